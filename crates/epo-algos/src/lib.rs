@@ -1,0 +1,1 @@
+//! GAE, surrogates and one file per algorithm.

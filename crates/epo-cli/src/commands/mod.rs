@@ -1,0 +1,3 @@
+//! One module per command, each with its `Args` and a `run`.
+
+pub(crate) mod tasks;

@@ -1,0 +1,51 @@
+//! Exit codes, the same for every command.
+
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the list is the contract; commands use them as they come")]
+pub(crate) enum Code {
+    /// Done.
+    Done = 0,
+    /// Failed.
+    Failed = 1,
+    /// Wrong arguments or configuration.
+    Usage = 2,
+    /// A threshold that was asked for is not met.
+    NotMet = 3,
+    /// A run folder is unreadable or corrupt.
+    Corrupt = 4,
+    /// Numbers became non-finite.
+    NotFinite = 5,
+    /// Input or output failed, a full disk included.
+    Io = 74,
+    /// Interrupted; can be resumed.
+    Interrupted = 75,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+impl Code {
+    /// The code that an error stands for: the first cause that has one decides.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        for cause in error.chain() {
+            if let Some(Exit(code)) = cause.downcast_ref::<Exit>() {
+                return *code;
+            }
+            if cause.is::<std::io::Error>() {
+                return Self::Io;
+            }
+        }
+        Self::Failed
+    }
+}
+
+/// An error that says how to exit: `bail_with(Code::Usage, "…")`.
+#[derive(Debug, thiserror::Error)]
+#[error("exit code {}", .0.to_owned() as u8)]
+pub(crate) struct Exit(pub(crate) Code);

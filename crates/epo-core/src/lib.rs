@@ -1,0 +1,19 @@
+//! The vocabulary of epo: what an environment is, what a step returns, how randomness is drawn, how costs are read.
+//!
+//! - [`Env`]: one environment. Implement it for your own in a page.
+//! - [`EnvPool`]: many environments over a fixed set of threads, with automatic reset.
+//! - [`Stream`]: counter-based random numbers; the state of a stream is a few integers.
+//! - [`CostReading`]: mean episode cost against its limit, finite by construction.
+//! - [`Metric`]: a name, a unit and a meaning, declared once.
+
+mod cost;
+mod env;
+mod metric;
+mod pool;
+mod stream;
+
+pub use cost::CostReading;
+pub use env::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
+pub use metric::Metric;
+pub use pool::{EnvFailure, EnvPool, Slot, episode_seed};
+pub use stream::{Purpose, Stream};

@@ -1,0 +1,198 @@
+//! Many environments over a fixed set of threads.
+//!
+//! Each environment has its own seeds, buffers and counters, and no two share anything; which thread steps it, and
+//! when, cannot reach a number.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rayon::prelude::*;
+
+use crate::{Env, EnvError, Purpose, Step, Stream};
+
+/// The seed of an episode, below 2³².
+///
+/// A pure function, so a resumed run plays the same episodes.
+pub fn episode_seed(run_seed: u64, purpose: Purpose, env: u32, episode: u64) -> u64 {
+    Stream::at(run_seed, purpose, env, episode).next_u64() >> 32
+}
+
+/// One environment of a pool with its current observation and counters.
+pub struct Slot {
+    env: Box<dyn Env>,
+    index: u32,
+    run_seed: u64,
+    purpose: Purpose,
+    episode: u64,
+    seed: u64,
+    steps: usize,
+    obs: Vec<f64>,
+    final_obs: Vec<f64>,
+    failure: Option<EnvFailure>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { index, episode, seed, steps, .. } = self;
+        write!(f, "Slot {{ {} #{index}, episode {episode}, seed {seed}, step {steps} }}", self.env.spec().id)
+    }
+}
+
+/// An environment failed: which one, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{task}: environment {env} failed at step {step} of the episode with seed {seed}: {cause}")]
+pub struct EnvFailure {
+    /// Task id.
+    pub task: String,
+    /// Index in the pool.
+    pub env: u32,
+    /// Seed of the episode.
+    pub seed: u64,
+    /// Steps that the episode had made.
+    pub step: usize,
+    /// The error, or the message of the panic.
+    pub cause: String,
+}
+
+impl Slot {
+    /// Index in the pool.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+    /// The environment.
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+    /// The observation to act on.
+    pub fn obs(&self) -> &[f64] {
+        &self.obs
+    }
+    /// Where the last finished episode ended: the observation before the automatic reset.
+    pub fn final_obs(&self) -> &[f64] {
+        &self.final_obs
+    }
+    /// How many episodes this slot has begun, less one.
+    pub fn episode(&self) -> u64 {
+        self.episode
+    }
+    /// Steps of the running episode.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+    /// Seed of the running episode.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Begins episode number `episode`.
+    pub fn start(&mut self, episode: u64) -> Result<(), EnvError> {
+        self.episode = episode;
+        self.seed = episode_seed(self.run_seed, self.purpose, self.index, episode);
+        self.steps = 0;
+        self.env.reset(self.seed, &mut self.obs)
+    }
+
+    /// One step; when it ends the episode, the next one is begun and [`final_obs`](Self::final_obs) keeps its end.
+    pub fn step(&mut self, action: &[f64]) -> Result<Step, EnvError> {
+        let step = self.env.step(action, &mut self.obs)?;
+        self.steps += 1;
+        if step.outcome.is_done() {
+            self.final_obs.copy_from_slice(&self.obs);
+            self.start(self.episode + 1)?;
+        }
+        Ok(step)
+    }
+}
+
+/// Environments and the threads that step them.
+pub struct EnvPool {
+    slots: Vec<Slot>,
+    threads: rayon::ThreadPool,
+}
+
+impl std::fmt::Debug for EnvPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EnvPool {{ {} environments, {} threads }}", self.slots.len(), self.threads.current_num_threads())
+    }
+}
+
+impl EnvPool {
+    /// A pool whose episode seeds derive from `run_seed` and `purpose`. No episode has begun yet.
+    pub fn new(
+        envs: Vec<Box<dyn Env>>, threads: usize, run_seed: u64, purpose: Purpose,
+    ) -> Result<Self, EnvError> {
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|i| format!("env-{i}"))
+            .build()
+            .map_err(|e| EnvError::Other(format!("threads could not be started: {e}")))?;
+        let slot = |(index, env): (usize, Box<dyn Env>)| {
+            let n = env.spec().obs_len;
+            Slot {
+                env,
+                index: index as u32,
+                run_seed,
+                purpose,
+                episode: 0,
+                seed: 0,
+                steps: 0,
+                obs: vec![0.0; n],
+                final_obs: vec![0.0; n],
+                failure: None,
+            }
+        };
+        Ok(Self { slots: envs.into_iter().enumerate().map(slot).collect(), threads })
+    }
+
+    /// The environments, in order.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// The threads, for other work between rollouts.
+    pub fn threads(&self) -> &rayon::ThreadPool {
+        &self.threads
+    }
+
+    /// Begins episode 0 everywhere.
+    pub fn start(&mut self) -> Result<(), EnvFailure> {
+        let mut none = vec![(); self.slots.len()];
+        self.run(&mut none, |slot, ()| slot.start(0))
+    }
+
+    /// Runs `job` once for every environment with its own piece of `work`.
+    ///
+    /// An error or a panic in one environment does not keep the others from finishing; afterwards the first failure
+    /// (in the order of the pool) is returned, with task, seed and step. The failed environment begins a fresh
+    /// episode at the next [`Slot::start`].
+    ///
+    /// # Panics
+    /// If `work` has another length than the pool.
+    pub fn run<W: Send>(
+        &mut self, work: &mut [W], job: impl Fn(&mut Slot, &mut W) -> Result<(), EnvError> + Sync,
+    ) -> Result<(), EnvFailure> {
+        assert_eq!(work.len(), self.slots.len(), "one piece of work per environment");
+        let slots = &mut self.slots;
+        self.threads.install(|| {
+            slots.par_iter_mut().zip(work.par_iter_mut()).with_max_len(1).for_each(|(slot, piece)| {
+                let cause = match catch_unwind(AssertUnwindSafe(|| job(slot, piece))) {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(error.to_string()),
+                    Err(panic) => Some(format!("panicked: {}", panic_message(&*panic))),
+                };
+                slot.failure = cause.map(|cause| EnvFailure {
+                    task: slot.env.spec().id.clone(),
+                    env: slot.index,
+                    seed: slot.seed,
+                    step: slot.steps,
+                    cause,
+                });
+            });
+        });
+        self.slots.iter_mut().find_map(|slot| slot.failure.take()).map_or(Ok(()), Err)
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

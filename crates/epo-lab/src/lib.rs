@@ -1,0 +1,1 @@
+//! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.

@@ -1,0 +1,1 @@
+//! Multi-layer perceptrons, policies, Adam, normaliser, Fisher-vector product, conjugate gradient.

@@ -1,0 +1,1 @@
+//! The Safety-Gymnasium navigation and velocity tasks, seed-exact.
