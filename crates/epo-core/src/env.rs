@@ -155,13 +155,17 @@ pub enum EnvError {
     #[error("the episode is over (or never began): call reset first")]
     NeedsReset,
     /// A seed that the environment's generator does not take.
-    #[error("seed {seed} is too large: this task draws from NumPy's legacy generator, whose seeds are below 2³²")]
+    #[error(
+        "seed {seed} is too large: this task draws from NumPy's legacy generator, whose seeds are below 2³²"
+    )]
     SeedTooLarge {
         /// The seed.
         seed: u64,
     },
     /// The objects of a task do not fit into its arena.
-    #[error("no layout found for {task}: {placed} of {wanted} objects placed in the best of {tries} attempts")]
+    #[error(
+        "no layout found for {task}: {placed} of {wanted} objects placed in the best of {tries} attempts"
+    )]
     Layout {
         /// Task id.
         task: String,
@@ -180,6 +184,9 @@ pub enum EnvError {
         /// NaN or an infinity.
         value: f64,
     },
+    /// The environment's code panicked.
+    #[error("panicked: {0}")]
+    Panicked(String),
     /// Anything else, in the environment's own words.
     #[error("{0}")]
     Other(String),

@@ -50,7 +50,7 @@ pub struct EnvFailure {
     /// Steps that the episode had made.
     pub step: usize,
     /// The error, or the message of the panic.
-    pub cause: String,
+    pub cause: EnvError,
 }
 
 impl Slot {
@@ -88,12 +88,18 @@ impl Slot {
         self.episode = episode;
         self.seed = episode_seed(self.run_seed, self.purpose, self.index, episode);
         self.steps = 0;
-        self.env.reset(self.seed, &mut self.obs)
+        self.env.reset(self.seed, &mut self.obs)?;
+        check_finite("observation", &self.obs)
     }
 
     /// One step; when it ends the episode, the next one is begun and [`final_obs`](Self::final_obs) keeps its end.
+    ///
+    /// A number that is not finite is an error here, before it can reach a network.
     pub fn step(&mut self, action: &[f64]) -> Result<Step, EnvError> {
         let step = self.env.step(action, &mut self.obs)?;
+        check_finite("observation", &self.obs)?;
+        check_finite("reward", &[step.reward])?;
+        check_finite("cost", &[step.cost])?;
         self.steps += 1;
         if step.outcome.is_done() {
             self.final_obs.copy_from_slice(&self.obs);
@@ -111,14 +117,22 @@ pub struct EnvPool {
 
 impl std::fmt::Debug for EnvPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "EnvPool {{ {} environments, {} threads }}", self.slots.len(), self.threads.current_num_threads())
+        write!(
+            f,
+            "EnvPool {{ {} environments, {} threads }}",
+            self.slots.len(),
+            self.threads.current_num_threads()
+        )
     }
 }
 
 impl EnvPool {
     /// A pool whose episode seeds derive from `run_seed` and `purpose`. No episode has begun yet.
     pub fn new(
-        envs: Vec<Box<dyn Env>>, threads: usize, run_seed: u64, purpose: Purpose,
+        envs: Vec<Box<dyn Env>>,
+        threads: usize,
+        run_seed: u64,
+        purpose: Purpose,
     ) -> Result<Self, EnvError> {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
@@ -168,7 +182,9 @@ impl EnvPool {
     /// # Panics
     /// If `work` has another length than the pool.
     pub fn run<W: Send>(
-        &mut self, work: &mut [W], job: impl Fn(&mut Slot, &mut W) -> Result<(), EnvError> + Sync,
+        &mut self,
+        work: &mut [W],
+        job: impl Fn(&mut Slot, &mut W) -> Result<(), EnvError> + Sync,
     ) -> Result<(), EnvFailure> {
         assert_eq!(work.len(), self.slots.len(), "one piece of work per environment");
         let slots = &mut self.slots;
@@ -176,8 +192,8 @@ impl EnvPool {
             slots.par_iter_mut().zip(work.par_iter_mut()).with_max_len(1).for_each(|(slot, piece)| {
                 let cause = match catch_unwind(AssertUnwindSafe(|| job(slot, piece))) {
                     Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(error.to_string()),
-                    Err(panic) => Some(format!("panicked: {}", panic_message(&*panic))),
+                    Ok(Err(error)) => Some(error),
+                    Err(panic) => Some(EnvError::Panicked(panic_message(&*panic).to_owned())),
                 };
                 slot.failure = cause.map(|cause| EnvFailure {
                     task: slot.env.spec().id.clone(),
@@ -192,7 +208,72 @@ impl EnvPool {
     }
 }
 
+fn check_finite(what: &str, values: &[f64]) -> Result<(), EnvError> {
+    match values.iter().position(|x| !x.is_finite()) {
+        None => Ok(()),
+        Some(i) if values.len() > 1 => {
+            Err(EnvError::NotFinite { what: format!("entry {i} of the {what}"), value: values[i] })
+        }
+        Some(_) => Err(EnvError::NotFinite { what: format!("the {what}"), value: values[0] }),
+    }
+}
+
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ActionSpace, EnvSpec, Outcome};
+
+    /// Ends after five steps; at step `bad` of every episode, one number is NaN.
+    struct Broken {
+        spec: EnvSpec,
+        t: usize,
+        bad: usize,
+        what: &'static str,
+    }
+
+    impl Env for Broken {
+        fn spec(&self) -> &EnvSpec {
+            &self.spec
+        }
+        fn reset(&mut self, _: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+            self.t = 0;
+            obs.fill(0.0);
+            Ok(())
+        }
+        fn step(&mut self, _: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+            self.t += 1;
+            let bad = |what| if self.what == what && self.t == self.bad { f64::NAN } else { 0.0 };
+            assert!(bad("panic").is_finite(), "on purpose");
+            obs[1] = bad("observation");
+            let outcome = if self.t == 5 { Outcome::Truncated } else { Outcome::Running };
+            Ok(Step { reward: bad("reward"), cost: bad("cost"), outcome })
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_names_task_seed_and_step() {
+        // step 5 is the last of its episode: the automatic reset must not hide it
+        for (what, says) in [
+            ("observation", "entry 1 of the observation is NaN"),
+            ("reward", "the reward is NaN"),
+            ("cost", "the cost is NaN"),
+            ("panic", "panicked: on purpose"),
+        ] {
+            let action = ActionSpace::symmetric(1);
+            let spec = EnvSpec { id: "Broken".into(), obs_len: 2, action, max_steps: 5, cost_terms: vec![] };
+            let env = Box::new(Broken { spec, t: 0, bad: 5, what });
+            let mut pool = EnvPool::new(vec![env], 1, 3, Purpose::Episode).unwrap();
+            pool.start().unwrap();
+            let walk = |slot: &mut Slot, (): &mut ()| (0..9).try_for_each(|_| slot.step(&[0.0]).map(|_| ()));
+            let failure = pool.run(&mut [()], walk).unwrap_err();
+            assert_eq!((failure.task.as_str(), failure.env, failure.step), ("Broken", 0, 4));
+            assert_eq!(failure.seed, episode_seed(3, Purpose::Episode, 0, 0));
+            assert!(failure.to_string().ends_with(says), "{failure}");
+        }
+    }
 }
