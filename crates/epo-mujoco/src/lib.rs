@@ -1,7 +1,7 @@
 //! A safe, small surface over the MuJoCo C library: what the tasks need and nothing else.
 //!
 //! A [`Sim`] owns one model and its data. The model is compiled once from trusted MJCF text; a copy of it is cheap
-//! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::reset_with`]). Names are resolved to ids when a
+//! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::place`], [`Sim::reset_placed`]). Names are resolved to ids when a
 //! task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
 //! ```
@@ -14,8 +14,11 @@
 //! # Ok::<(), epo_mujoco::Error>(())
 //! ```
 
+mod messages;
+
+use mujoco_rs::mujoco_c::{mj_objectVelocity, mjtWarning};
 use mujoco_rs::prelude::*;
-use mujoco_rs::wrappers::mj_model::MjtObjBase;
+use mujoco_rs::wrappers::mj_model::{MjtDisableBit, MjtGeomBase, MjtObjBase};
 
 /// What can go wrong when a model is built.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +52,53 @@ id!(/// Index of a body; 0 is the world.
 id!(/// Index of a geom.
     GeomId);
 
+/// What MuJoCo complained about since the last reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A position, velocity or acceleration became non-finite or huge; MuJoCo went back to the initial state.
+    Diverged,
+    /// The arena was too small, so contacts or constraints were dropped and the physics is wrong.
+    OutOfMemory,
+}
+
+/// Shape of a geom, for drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Half-sizes in x and y.
+    Plane,
+    /// Radius.
+    Sphere,
+    /// Radius, half-length; along z.
+    Capsule,
+    /// Three radii.
+    Ellipsoid,
+    /// Radius, half-length; along z.
+    Cylinder,
+    /// Three half-sizes.
+    Box,
+    /// Anything else (meshes, height fields); not used by our models.
+    Other,
+}
+
+/// One geom, for drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Geom {
+    /// Its name; may be empty.
+    pub name: String,
+    /// The body that it moves with.
+    pub body: BodyId,
+    /// Shape.
+    pub shape: Shape,
+    /// Sizes, see [`Shape`].
+    pub size: [f64; 3],
+    /// Red, green, blue, opacity, each in 0..=1.
+    pub rgba: [f32; 4],
+    /// Position in the frame of the body.
+    pub pos: [f64; 3],
+    /// Orientation in the frame of the body, as (w, x, y, z).
+    pub quat: [f64; 4],
+}
+
 /// One model with its simulation state.
 pub struct Sim {
     data: MjData<Box<MjModel>>,
@@ -64,6 +114,7 @@ impl std::fmt::Debug for Sim {
 impl Sim {
     /// Compiles a model. The text must be trusted: MuJoCo can crash on malformed input.
     pub fn from_xml(xml: &str) -> Result<Self, Error> {
+        messages::install();
         let model = MjModel::from_xml_string(xml).map_err(|e| Error::Compile(e.to_string()))?;
         Self::from_model(model)
     }
@@ -75,8 +126,7 @@ impl Sim {
 
     /// A second simulation of the same model, in its initial state, without compiling again.
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let model = self.model().clone();
-        Self::from_model(model)
+        Self::from_model(self.model().clone())
     }
 
     /// The body of that name.
@@ -98,6 +148,18 @@ impl Sim {
     pub fn model(&self) -> &MjModel {
         self.data.model()
     }
+
+    /// Bytes that this simulation holds: model, data and arena.
+    pub fn bytes(&self) -> usize {
+        let data = self.data.ffi();
+        let arena = data.narena as usize + data.nbuffer as usize;
+        self.model().size() + arena + size_of_val(data)
+    }
+
+    /// Bytes of the arena that were in use at once, at most, since this simulation was made.
+    pub fn arena_used(&self) -> usize {
+        self.data.ffi().maxuse_arena as usize
+    }
 }
 
 /// Stepping.
@@ -105,6 +167,12 @@ impl Sim {
     /// `mj_step`: advances by one timestep.
     pub fn step(&mut self) {
         self.data.step();
+    }
+
+    /// `mj_step2`: as [`step`](Self::step), given that positions and velocities have not changed since the last
+    /// [`forward`](Self::forward): what depends on them only is not computed again. Euler integration only.
+    pub fn step_from_forward(&mut self) {
+        self.data.step2();
     }
 
     /// `mj_forward`: all quantities of the present state, time stands still.
@@ -115,6 +183,90 @@ impl Sim {
     /// `mj_resetData`: the model's initial state.
     pub fn reset(&mut self) {
         self.data.reset();
+    }
+
+    /// Whether the steps to come compute sensors.
+    pub fn set_sensors(&mut self, on: bool) {
+        let bit = MjtDisableBit::mjDSBL_SENSOR as i32;
+        let flags = &mut self.data.model_opt_mut().disableflags;
+        *flags = if on { *flags & !bit } else { *flags | bit };
+    }
+
+    /// What went wrong since the last reset, if anything.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let warning = &self.data.ffi().warning;
+        let raised = |w: mjtWarning| warning[w as usize].number > 0;
+        if raised(mjtWarning::mjWARN_BADQPOS)
+            || raised(mjtWarning::mjWARN_BADQVEL)
+            || raised(mjtWarning::mjWARN_BADQACC)
+        {
+            Some(Trouble::Diverged)
+        } else if raised(mjtWarning::mjWARN_CONTACTFULL) || raised(mjtWarning::mjWARN_CNSTRFULL) {
+            Some(Trouble::OutOfMemory)
+        } else {
+            None
+        }
+    }
+}
+
+/// Moving the furniture.
+impl Sim {
+    /// Moves a body of the model to where an episode begins; a body with a free joint begins there too.
+    ///
+    /// Call [`reset_placed`](Self::reset_placed) once all bodies are placed.
+    pub fn place(&mut self, body: BodyId, pos: [f64; 3], quat: [f64; 4]) {
+        // SAFETY: only entries of float arrays are written; no size, index or address changes.
+        let model = unsafe { self.data.model_mut() };
+        model.body_pos_mut()[body.0] = pos;
+        model.body_quat_mut()[body.0] = quat;
+        let joint = model.body_jntadr()[body.0];
+        if joint < 0 || model.jnt_type()[joint as usize] != MjtJoint::mjJNT_FREE {
+            return;
+        }
+        let at = model.jnt_qposadr()[joint as usize] as usize;
+        model.qpos0_mut()[at..at + 3].copy_from_slice(&pos);
+        model.qpos0_mut()[at + 3..at + 7].copy_from_slice(&quat);
+        model.qpos_spring_mut()[at..at + 3].copy_from_slice(&pos);
+        model.qpos_spring_mut()[at + 3..at + 7].copy_from_slice(&quat);
+    }
+
+    /// Moves a geom within its body. For looks only: inertia is not computed again.
+    pub fn place_geom(&mut self, geom: GeomId, pos: [f64; 3], quat: [f64; 4]) {
+        // SAFETY: as in `place`.
+        let model = unsafe { self.data.model_mut() };
+        model.geom_pos_mut()[geom.0] = pos;
+        model.geom_quat_mut()[geom.0] = quat;
+    }
+
+    /// Recomputes what the model derives from its initial state, and goes to that state.
+    ///
+    /// Bit-equal to compiling the model again with the bodies where they were placed.
+    pub fn reset_placed(&mut self) {
+        // SAFETY: as in `place`.
+        let model = unsafe { self.data.model_mut() };
+        let weld = MjtEq::mjEQ_WELD;
+        for i in 0..model.eq_type().len() {
+            if model.eq_type()[i] == weld {
+                // a zero quaternion asks for the relative pose to be taken from the initial state
+                // SAFETY: a weld keeps numbers here, no ids.
+                let data = unsafe { model.eq_data_mut() };
+                data[i][3..10].fill(0.0);
+            }
+        }
+        self.data.set_const();
+        self.data.reset();
+    }
+
+    /// Moves a fixed body in the plane, from the next [`forward`](Self::forward) on.
+    pub fn set_body_xy(&mut self, body: BodyId, xy: [f64; 2]) {
+        // SAFETY: as in `place`.
+        let model = unsafe { self.data.model_mut() };
+        model.body_pos_mut()[body.0][..2].copy_from_slice(&xy);
+    }
+
+    /// Target positions of the mocap bodies, in the order of the model.
+    pub fn mocap_pos_mut(&mut self) -> &mut [[f64; 3]] {
+        self.data.mocap_pos_mut()
     }
 }
 
@@ -128,11 +280,23 @@ impl Sim {
     pub fn qpos(&self) -> &[f64] {
         self.data.qpos()
     }
+    /// Generalised positions, to be set; call [`forward`](Self::forward) afterwards.
+    pub fn qpos_mut(&mut self) -> &mut [f64] {
+        self.data.qpos_mut()
+    }
     /// Generalised velocities.
     pub fn qvel(&self) -> &[f64] {
         self.data.qvel()
     }
+    /// Generalised velocities, to be set; call [`forward`](Self::forward) afterwards.
+    pub fn qvel_mut(&mut self) -> &mut [f64] {
+        self.data.qvel_mut()
+    }
     /// Controls, one per actuator.
+    pub fn ctrl(&self) -> &[f64] {
+        self.data.ctrl()
+    }
+    /// Controls, to be set.
     pub fn ctrl_mut(&mut self) -> &mut [f64] {
         self.data.ctrl_mut()
     }
@@ -140,8 +304,63 @@ impl Sim {
     pub fn xpos(&self, body: BodyId) -> [f64; 3] {
         self.data.xpos()[body.0]
     }
+    /// World orientation of a body's frame, as (w, x, y, z).
+    pub fn xquat(&self, body: BodyId) -> [f64; 4] {
+        self.data.xquat()[body.0]
+    }
+    /// World orientation of a body's frame: `world = R · body`, row by row.
+    pub fn xmat(&self, body: BodyId) -> [f64; 9] {
+        self.data.xmat()[body.0]
+    }
+    /// Velocity of the origin of a body's frame, in world axes.
+    pub fn velocity(&self, body: BodyId) -> [f64; 3] {
+        assert!(body.0 < self.data.xpos().len(), "body {} does not exist", body.0);
+        let mut v = [0.0; 6];
+        // SAFETY: model and data belong together, the id was checked, six numbers are written (turning, then moving).
+        unsafe {
+            mj_objectVelocity(
+                self.model().ffi(),
+                self.data.ffi(),
+                MjtObj::mjOBJ_XBODY as i32,
+                body.0 as i32,
+                &mut v,
+                0,
+            );
+        }
+        [v[3], v[4], v[5]]
+    }
     /// All sensor readings, in the order of the model.
     pub fn sensordata(&self) -> &[f64] {
         self.data.sensordata()
+    }
+    /// The two geoms of every contact.
+    pub fn contacts(&self) -> impl Iterator<Item = [GeomId; 2]> + '_ {
+        self.data.contact().iter().map(|c| [GeomId(c.geom[0] as usize), GeomId(c.geom[1] as usize)])
+    }
+    /// How many bodies there are, the world included.
+    pub fn n_bodies(&self) -> usize {
+        self.data.xpos().len()
+    }
+    /// Every geom, for drawing. Allocates; call it once.
+    pub fn geoms(&self) -> Vec<Geom> {
+        let model = self.model();
+        let geom = |i: usize| Geom {
+            name: model.id_to_name(MjtObjBase::mjOBJ_GEOM, i).unwrap_or_default().to_owned(),
+            body: BodyId(model.geom_bodyid()[i] as usize),
+            shape: match model.geom_type()[i] {
+                MjtGeomBase::mjGEOM_PLANE => Shape::Plane,
+                MjtGeomBase::mjGEOM_SPHERE => Shape::Sphere,
+                MjtGeomBase::mjGEOM_CAPSULE => Shape::Capsule,
+                MjtGeomBase::mjGEOM_ELLIPSOID => Shape::Ellipsoid,
+                MjtGeomBase::mjGEOM_CYLINDER => Shape::Cylinder,
+                MjtGeomBase::mjGEOM_BOX => Shape::Box,
+                _ => Shape::Other,
+            },
+            size: model.geom_size()[i],
+            rgba: model.geom_rgba()[i],
+            pos: model.geom_pos()[i],
+            quat: model.geom_quat()[i],
+        };
+        (0..model.geom_type().len()).map(geom).collect()
     }
 }

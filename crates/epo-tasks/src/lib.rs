@@ -1,1 +1,24 @@
 //! The Safety-Gymnasium navigation and velocity tasks, seed-exact.
+//!
+//! [`tasks`] lists them, [`make`] builds one by its published id. An episode is a pure function of the seed and the
+//! actions: the same id, seed and actions give the observations, rewards and costs of the Python package (1.0.0, on
+//! MuJoCo 3.17.0).
+//!
+//! ```
+//! use epo_core::Env;
+//! let mut env = epo_tasks::make("SafetyPointGoal1-v0")?;
+//! let mut obs = vec![0.0; env.spec().obs_len];
+//! env.reset(7, &mut obs)?;
+//! let step = env.step(&[1.0, 0.0], &mut obs)?;
+//! assert!(step.reward.abs() < 1.0 && step.cost == 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod navigation;
+mod registry;
+mod task_env;
+mod velocity;
+
+pub use epo_mujoco::{BodyId, Geom, Shape};
+pub use registry::{TaskError, TaskInfo, make, task, tasks};
+pub use task_env::TaskEnv;

@@ -1,0 +1,174 @@
+//! One environment of a published task: a world of either half of the package, with the time limit, the checks of
+//! what a user passes, and the end that a diverged simulation gets.
+
+use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
+use epo_mujoco::{Geom, Sim, Trouble};
+
+use crate::registry::{Kind, TaskError, TaskInfo};
+use crate::{navigation, velocity};
+
+/// Reward of a step in which the simulation diverged.
+const DIVERGED_REWARD: f64 = -10.0;
+
+/// What a world says about one step; [`TaskEnv`] adds the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) reward: f64,
+    pub(crate) cost: f64,
+    /// A true end of the episode; the time limit is not a world's business.
+    pub(crate) terminated: bool,
+    pub(crate) goal_met: bool,
+}
+
+#[derive(Debug)]
+enum World {
+    Navigation(navigation::World),
+    Velocity(velocity::World),
+}
+
+/// An environment of a published task. See [`make`](crate::make).
+#[derive(Debug)]
+pub struct TaskEnv {
+    info: &'static TaskInfo,
+    spec: EnvSpec,
+    world: World,
+    /// One number per name in `spec.cost_terms`; the last is `cost_exception`.
+    cost_terms: Vec<f64>,
+    steps: usize,
+    running: bool,
+    goal_met: bool,
+}
+
+impl TaskEnv {
+    /// Compiles the task.
+    pub(crate) fn new(info: &'static TaskInfo) -> Result<Self, TaskError> {
+        let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
+        let world = match info.kind {
+            Kind::Navigation(task) => World::Navigation(navigation::World::new(task).map_err(mujoco)?),
+            Kind::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+        };
+        let (action, mut cost_terms) = match &world {
+            World::Navigation(w) => (w.action_space(), w.cost_terms()),
+            World::Velocity(w) => (w.action_space(), w.cost_terms()),
+        };
+        cost_terms.push("cost_exception".to_owned());
+        Ok(Self::with(info, action, cost_terms, world))
+    }
+
+    fn with(info: &'static TaskInfo, action: ActionSpace, cost_terms: Vec<String>, world: World) -> Self {
+        let n = cost_terms.len();
+        let (id, obs_len, max_steps) = (info.id.clone(), info.obs_len, info.max_steps);
+        let spec = EnvSpec { id, obs_len, action, max_steps, cost_terms };
+        Self { info, spec, world, cost_terms: vec![0.0; n], steps: 0, running: false, goal_met: false }
+    }
+
+    /// A second environment of the same task, not yet reset, without compiling again.
+    pub fn try_clone(&self) -> Result<Self, TaskError> {
+        let mujoco = |source| TaskError::Mujoco { id: self.spec.id.clone(), source };
+        let world = match &self.world {
+            World::Navigation(w) => World::Navigation(w.try_clone().map_err(mujoco)?),
+            World::Velocity(w) => World::Velocity(w.try_clone().map_err(mujoco)?),
+        };
+        Ok(Self::with(self.info, self.spec.action.clone(), self.spec.cost_terms.clone(), world))
+    }
+
+    /// The task's entry in the list.
+    pub fn info(&self) -> &'static TaskInfo {
+        self.info
+    }
+
+    /// Whether the last step met the goal (reached it, pressed the right button).
+    pub fn goal_met(&self) -> bool {
+        self.goal_met
+    }
+
+    /// Generalised positions of the simulator.
+    pub fn qpos(&self) -> &[f64] {
+        self.sim().qpos()
+    }
+
+    /// Generalised velocities of the simulator.
+    pub fn qvel(&self) -> &[f64] {
+        self.sim().qvel()
+    }
+
+    /// Every geom, for drawing: shapes, sizes, colours, and where they sit on their bodies. Allocates.
+    pub fn geoms(&self) -> Vec<Geom> {
+        self.sim().geoms()
+    }
+
+    /// Where every body is now, in the order of [`BodyId`](crate::BodyId): position and orientation (w, x, y, z).
+    pub fn body_poses(&self) -> impl Iterator<Item = ([f64; 3], [f64; 4])> + '_ {
+        let sim = self.sim();
+        (0..sim.n_bodies()).map(epo_mujoco::BodyId).map(|b| (sim.xpos(b), sim.xquat(b)))
+    }
+
+    /// The simulator, to be read.
+    pub(crate) fn sim(&self) -> &Sim {
+        match &self.world {
+            World::Navigation(w) => w.sim(),
+            World::Velocity(w) => w.sim(),
+        }
+    }
+
+    fn check_obs(&self, obs: &[f64]) {
+        assert_eq!(obs.len(), self.spec.obs_len, "{}: length of the observation buffer", self.spec.id);
+    }
+}
+
+impl Env for TaskEnv {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+        self.check_obs(obs);
+        self.running = false;
+        match &mut self.world {
+            World::Navigation(w) => w.reset(seed, obs)?,
+            World::Velocity(w) => w.reset(seed, obs)?,
+        }
+        (self.steps, self.running, self.goal_met) = (0, true, false);
+        self.cost_terms.fill(0.0);
+        Ok(())
+    }
+
+    fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+        self.check_obs(obs);
+        if !self.running {
+            return Err(EnvError::NeedsReset);
+        }
+        self.spec.action.check(action)?;
+        self.steps += 1;
+        self.running = false; // until the step is whole
+        let exception = self.cost_terms.len() - 1;
+        let terms = &mut self.cost_terms[..exception];
+        let moved = match &mut self.world {
+            World::Navigation(w) => w.step(action, obs, terms),
+            World::Velocity(w) => w.step(action, obs, terms),
+        };
+        let truncated = if self.steps >= self.spec.max_steps { Outcome::Truncated } else { Outcome::Running };
+        match self.sim().trouble() {
+            None => {}
+            Some(Trouble::Diverged) => {
+                self.cost_terms.fill(0.0);
+                self.cost_terms[exception] = 1.0;
+                self.goal_met = false;
+                return Ok(Step { reward: DIVERGED_REWARD, cost: 1.0, outcome: Outcome::Truncated });
+            }
+            Some(Trouble::OutOfMemory) => {
+                return Err(EnvError::Other(
+                    "MuJoCo's arena is too small for the contacts of this state".into(),
+                ));
+            }
+        }
+        let outcome = if moved.terminated { Outcome::Terminated } else { truncated };
+        self.running = !outcome.is_done();
+        self.goal_met = moved.goal_met;
+        Ok(Step { reward: moved.reward, cost: moved.cost, outcome })
+    }
+
+    fn cost_terms(&self) -> &[f64] {
+        &self.cost_terms
+    }
+}
