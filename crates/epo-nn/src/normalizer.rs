@@ -1,0 +1,170 @@
+//! Running mean and deviation of observations.
+//!
+//! ```text
+//! x̂ = clip((x − mean) / max(std, 0.01), ±5)
+//! ```
+//!
+//! Each environment gathers [`Moments`] while it collects; between epochs they are merged into the
+//! [`Normalizer`] in a fixed order, so the result does not depend on threads. The normaliser is frozen while
+//! collecting. Sources: Welford 1962 (one by one), Chan, Golub & LeVeque 1979 (merge). The deviation is that of
+//! a sample (n − 1).
+
+/// Least deviation that is divided by.
+const STD_FLOOR: f64 = 0.01;
+/// Largest normalised value.
+const CLIP: f64 = 5.0;
+
+/// Count, mean and sum of squared deviations, per dimension, in f64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    count: u64,
+    mean: Vec<f64>,
+    m2: Vec<f64>,
+}
+
+impl Moments {
+    /// Of nothing, in `dim` dimensions.
+    pub fn new(dim: usize) -> Self {
+        Self { count: 0, mean: vec![0.0; dim], m2: vec![0.0; dim] }
+    }
+
+    /// From stored parts.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn from_parts(count: u64, mean: Vec<f64>, m2: Vec<f64>) -> Self {
+        assert_eq!(mean.len(), m2.len(), "mean and m2");
+        Self { count, mean, m2 }
+    }
+
+    /// Takes one observation in.
+    ///
+    /// # Panics
+    /// If `x` has another length.
+    pub fn push(&mut self, x: &[f64]) {
+        assert_eq!(x.len(), self.mean.len(), "observation");
+        self.count += 1;
+        let weight = 1.0 / self.count as f64;
+        for ((x, mean), m2) in x.iter().zip(&mut self.mean).zip(&mut self.m2) {
+            let delta = x - *mean;
+            *mean += delta * weight;
+            *m2 += delta * (x - *mean);
+        }
+    }
+
+    /// Takes all that `other` has seen in.
+    ///
+    /// # Panics
+    /// If `other` has another length.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!(other.mean.len(), self.mean.len(), "moments");
+        if other.count == 0 {
+            return;
+        }
+        let (a, b) = (self.count as f64, other.count as f64);
+        let n = a + b;
+        for i in 0..self.mean.len() {
+            let delta = other.mean[i] - self.mean[i];
+            self.mean[i] += delta * (b / n);
+            self.m2[i] += other.m2[i] + delta * delta * (a * b / n);
+        }
+        self.count += other.count;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.mean.fill(0.0);
+        self.m2.fill(0.0);
+    }
+
+    /// Observations seen.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Means.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// Sums of squared deviations from the mean.
+    pub fn m2(&self) -> &[f64] {
+        &self.m2
+    }
+}
+
+/// Normalises observations by the moments merged so far; the identity (no clip either) before two observations.
+///
+/// ```
+/// use epo_nn::{Moments, Normalizer};
+/// let mut norm = Normalizer::new(1);
+/// let mut out = [0.0];
+/// norm.normalize(&[7.0], &mut out);
+/// assert_eq!(out, [7.0]); // nothing merged yet
+/// let mut seen = Moments::new(1);
+/// for x in [1.0, 2.0, 3.0] { seen.push(&[x]); } // mean 2, deviation 1
+/// norm.merge(&seen);
+/// norm.normalize(&[3.5], &mut out);
+/// assert_eq!(out, [1.5]);
+/// norm.normalize(&[99.0], &mut out);
+/// assert_eq!(out, [5.0]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalizer {
+    moments: Moments,
+    scale: Vec<f64>,
+}
+
+impl Normalizer {
+    /// The identity in `dim` dimensions.
+    pub fn new(dim: usize) -> Self {
+        Self::from_moments(Moments::new(dim))
+    }
+
+    /// By these moments (from a checkpoint).
+    pub fn from_moments(moments: Moments) -> Self {
+        let mut this = Self { scale: vec![1.0; moments.mean.len()], moments };
+        this.refresh();
+        this
+    }
+
+    /// Takes moments in. Call in a fixed order of environments.
+    pub fn merge(&mut self, seen: &Moments) {
+        self.moments.merge(seen);
+        self.refresh();
+    }
+
+    /// The moments merged so far.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
+    /// Writes the normalised observation as `f32`.
+    ///
+    /// # Panics
+    /// If a length differs.
+    pub fn normalize(&self, obs: &[f64], out: &mut [f32]) {
+        assert_eq!(obs.len(), self.scale.len(), "observation");
+        assert_eq!(out.len(), self.scale.len(), "normalised observation");
+        if self.moments.count < 2 {
+            for (out, x) in out.iter_mut().zip(obs) {
+                *out = *x as f32;
+            }
+            return;
+        }
+        for (((out, x), mean), scale) in out.iter_mut().zip(obs).zip(&self.moments.mean).zip(&self.scale) {
+            *out = ((x - mean) * scale).clamp(-CLIP, CLIP) as f32;
+        }
+    }
+
+    fn refresh(&mut self) {
+        if self.moments.count < 2 {
+            return;
+        }
+        let weight = 1.0 / (self.moments.count - 1) as f64;
+        for (scale, m2) in self.scale.iter_mut().zip(&self.moments.m2) {
+            *scale = 1.0 / (m2 * weight).sqrt().max(STD_FLOOR);
+        }
+    }
+}
