@@ -1,0 +1,236 @@
+//! A constrained Markov decision process as tables.
+//!
+//! ```text
+//! J_R(π) = E Σ_t γᵗ r(s_t, a_t),   J_Ci(π) = E Σ_t γᵗ c_i(s_t, a_t) ≤ d_i
+//! ```
+//! Rows of the kernel may sum to less than 1: what is missing ends the episode. So γ = 1 is allowed where every
+//! policy ends, and J is then the expected total of an episode. [`Cmdp::episodic`] makes that form from any kernel
+//! by putting the time into the state.
+
+/// A finite CMDP. Built by [`Cmdp::new`], which checks it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cmdp {
+    name: String,
+    n_states: usize,
+    n_actions: usize,
+    gamma: f64,
+    initial: Vec<f64>,
+    kernel: Vec<f64>,
+    reward: Vec<f64>,
+    costs: Vec<Vec<f64>>,
+    limits: Vec<f64>,
+}
+
+/// Why tables are not a CMDP.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CmdpError {
+    /// A table has the wrong size.
+    #[error("{what} has {got} entries, {want} are needed")]
+    Size {
+        /// Which table.
+        what: &'static str,
+        /// Entries given.
+        got: usize,
+        /// Entries needed.
+        want: usize,
+    },
+    /// A number is outside its range.
+    #[error("{what} is {value}, which is not {range}")]
+    Range {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        range: &'static str,
+    },
+    /// γ = 1 and some policy never ends.
+    #[error("with γ = 1 every policy must end, but from state {state} one can go on for ever")]
+    NeverEnds {
+        /// A state from which an endless policy exists.
+        state: usize,
+    },
+}
+
+/// Rows may exceed 1 by this much: probabilities are sums of decimal fractions.
+const ROUNDING: f64 = 1e-12;
+
+impl Cmdp {
+    /// Checks the tables.
+    ///
+    /// `kernel[(s·A + a)·S + s']` is P(s'|s,a), `reward[s·A + a]` and `costs[i][s·A + a]` are the step's reward and
+    /// costs; sizes follow from `initial` (S) and `reward` (S·A).
+    pub fn new(
+        name: impl Into<String>,
+        gamma: f64,
+        initial: Vec<f64>,
+        kernel: Vec<f64>,
+        reward: Vec<f64>,
+        costs: Vec<Vec<f64>>,
+        limits: Vec<f64>,
+    ) -> Result<Self, CmdpError> {
+        let n = initial.len();
+        let size =
+            |what, got, want| if got == want { Ok(()) } else { Err(CmdpError::Size { what, got, want }) };
+        let range = |what, value: f64, ok: bool, range| {
+            if ok && value.is_finite() { Ok(()) } else { Err(CmdpError::Range { what, value, range }) }
+        };
+        range("the number of states", n as f64, n > 0, "positive")?;
+        let n_actions = reward.len() / n;
+        range("the number of actions", n_actions as f64, n_actions > 0, "positive")?;
+        size("reward", reward.len(), n * n_actions)?;
+        size("kernel", kernel.len(), n * n_actions * n)?;
+        size("limits", limits.len(), costs.len())?;
+        range("γ", gamma, (0.0..=1.0).contains(&gamma), "within 0..=1")?;
+        for &p in initial.iter().chain(&kernel) {
+            range("a probability", p, p >= 0.0, "≥ 0 and finite")?;
+        }
+        let total: f64 = initial.iter().sum();
+        range("the sum of the initial distribution", total, (total - 1.0).abs() < ROUNDING, "1")?;
+        for row in kernel.chunks(n) {
+            let sum: f64 = row.iter().sum();
+            range("the sum of a row of the kernel", sum, sum <= 1.0 + ROUNDING, "at most 1")?;
+        }
+        for &r in &reward {
+            range("a reward", r, true, "finite")?;
+        }
+        for table in &costs {
+            size("a cost table", table.len(), n * n_actions)?;
+            for &c in table {
+                range("a cost", c, c >= 0.0, "≥ 0 and finite")?;
+            }
+        }
+        for &d in &limits {
+            range("a limit", d, true, "finite")?;
+        }
+        let cmdp =
+            Self { name: name.into(), n_states: n, n_actions, gamma, initial, kernel, reward, costs, limits };
+        match cmdp.endless_state() {
+            Some(state) => Err(CmdpError::NeverEnds { state }),
+            None => Ok(cmdp),
+        }
+    }
+
+    /// A state from which some policy never ends and is not discounted either.
+    fn endless_state(&self) -> Option<usize> {
+        if self.gamma < 1.0 {
+            return None;
+        }
+        // greatest set of states that some action never leaves
+        let mut inside = vec![true; self.n_states];
+        loop {
+            let stays = |s: usize| {
+                (0..self.n_actions).any(|a| {
+                    let mass: f64 =
+                        self.next(s, a).iter().zip(&inside).filter(|(_, i)| **i).map(|(p, _)| p).sum();
+                    mass >= 1.0 - ROUNDING
+                })
+            };
+            let smaller: Vec<bool> = (0..self.n_states).map(|s| inside[s] && stays(s)).collect();
+            if smaller == inside {
+                return inside.iter().position(|i| *i);
+            }
+            inside = smaller;
+        }
+    }
+
+    /// The same CMDP with episodes of `steps` undiscounted steps: state `t·S + s` is state `s` at time `t`.
+    ///
+    /// J is then the expected total of an episode (times γ = 1); limits stay as they are and usually need
+    /// [`with_limits`](Self::with_limits). A policy may depend on the time, as optimal ones of this form do.
+    pub fn episodic(&self, steps: usize) -> Result<Self, CmdpError> {
+        let (n, m) = (self.n_states, self.n_actions);
+        let mut initial = vec![0.0; n * steps];
+        initial[..n].copy_from_slice(&self.initial);
+        let mut kernel = vec![0.0; n * steps * m * n * steps];
+        for t in 0..steps.saturating_sub(1) {
+            for (row, next) in self.kernel.chunks(n).enumerate() {
+                let start = (t * n * m + row) * n * steps + (t + 1) * n;
+                kernel[start..start + n].copy_from_slice(next);
+            }
+        }
+        let costs = self.costs.iter().map(|c| c.repeat(steps)).collect();
+        let name = format!("{}-{steps}", self.name);
+        Self::new(name, 1.0, initial, kernel, self.reward.repeat(steps), costs, self.limits.clone())
+    }
+
+    /// With other limits.
+    ///
+    /// # Panics
+    /// If their number is not that of the costs.
+    pub fn with_limits(mut self, limits: &[f64]) -> Self {
+        assert_eq!(limits.len(), self.costs.len(), "one limit per cost");
+        self.limits.copy_from_slice(limits);
+        self
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// S, the number of states.
+    pub const fn n_states(&self) -> usize {
+        self.n_states
+    }
+    /// A, the number of actions in every state.
+    pub const fn n_actions(&self) -> usize {
+        self.n_actions
+    }
+    /// γ.
+    pub const fn gamma(&self) -> f64 {
+        self.gamma
+    }
+    /// ρ, the distribution of the first state.
+    pub fn initial(&self) -> &[f64] {
+        &self.initial
+    }
+    /// P(·|s,a); what is missing to 1 ends the episode.
+    pub fn next(&self, s: usize, a: usize) -> &[f64] {
+        let row = s * self.n_actions + a;
+        &self.kernel[row * self.n_states..(row + 1) * self.n_states]
+    }
+    /// r(s,a) at `s·A + a`.
+    pub fn reward(&self) -> &[f64] {
+        &self.reward
+    }
+    /// c_i(s,a) at `[i][s·A + a]`.
+    pub fn costs(&self) -> &[Vec<f64>] {
+        &self.costs
+    }
+    /// d_i.
+    pub fn limits(&self) -> &[f64] {
+        &self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_state(gamma: f64, stay: f64) -> Result<Cmdp, CmdpError> {
+        Cmdp::new("one", gamma, vec![1.0], vec![stay], vec![1.0], vec![vec![1.0]], vec![1.0])
+    }
+
+    #[test]
+    fn tables_are_refused_with_the_number_that_is_wrong() {
+        assert!(one_state(0.0, 1.0).is_ok());
+        assert_eq!(one_state(1.0, 1.0), Err(CmdpError::NeverEnds { state: 0 }));
+        assert!(one_state(1.0, 0.5).is_ok(), "γ = 1 is fine where every policy ends");
+        assert!(matches!(one_state(1.5, 0.5), Err(CmdpError::Range { what: "γ", .. })));
+        assert!(matches!(one_state(0.5, 1.5), Err(CmdpError::Range { .. })));
+        assert!(matches!(one_state(f64::NAN, 0.5), Err(CmdpError::Range { what: "γ", .. })));
+        let empty = Cmdp::new("none", 0.5, vec![], vec![], vec![], vec![], vec![]);
+        assert!(matches!(empty, Err(CmdpError::Range { what: "the number of states", .. })));
+        let short = Cmdp::new("short", 0.5, vec![1.0], vec![1.0, 1.0], vec![1.0], vec![], vec![]);
+        assert_eq!(short, Err(CmdpError::Size { what: "kernel", got: 2, want: 1 }));
+    }
+
+    #[test]
+    fn an_endless_policy_is_found_behind_states_that_end() {
+        // state 0 ends or goes to 1; state 1 may stay for ever with action 1
+        let kernel = vec![0.0, 0.5, 0.0, 0.0, /* s1: */ 0.5, 0.0, 0.0, 1.0];
+        let got = Cmdp::new("trap", 1.0, vec![1.0, 0.0], kernel, vec![0.0; 4], vec![], vec![]);
+        assert_eq!(got, Err(CmdpError::NeverEnds { state: 1 }));
+    }
+}

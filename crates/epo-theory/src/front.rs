@@ -1,0 +1,188 @@
+//! Reward against limit, exactly, by policy iteration: an independent check of the linear programs.
+//!
+//! ```text
+//! front(d) = max {J_R(π) : J_C(π) ≤ d}        concave and piecewise linear; its corners are deterministic policies
+//! λ*(d) = slope of the front at d             an interval at a corner
+//! max_π P(π, μ) = max_c front(c) − Φ((c − d)⁺)/μ
+//! ```
+//! Corners are found by the chord method: between two known corners, maximise J_R − λ J_C with λ the chord's slope.
+//! For one constraint only.
+
+use crate::linear::dot;
+use crate::penalty::{phi, phi_slope};
+use crate::{Cmdp, Policy};
+
+/// A corner of the front.
+#[derive(Clone, Debug)]
+pub struct FrontPoint {
+    /// J_C.
+    pub j_c: f64,
+    /// J_R.
+    pub j_r: f64,
+    /// A deterministic policy that reaches it.
+    pub policy: Policy,
+}
+
+/// Corners from the least cost to the largest reward.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Sorted by cost; rewards increase and slopes decrease.
+    pub corners: Vec<FrontPoint>,
+}
+
+/// Advantages below this are rounding, relative to the largest payoff.
+const TIE: f64 = 1e-11;
+
+/// Policy iteration on one payoff table, among the actions that `allowed` marks.
+pub fn best_response(cmdp: &Cmdp, payoff: &[f64], allowed: &[bool]) -> (Vec<usize>, Vec<f64>) {
+    let m = cmdp.n_actions();
+    let scale = payoff.iter().fold(1.0_f64, |top, p| top.max(p.abs()));
+    let first = |s: usize| (0..m).find(|a| allowed[s * m + a]).unwrap_or(0);
+    let mut action: Vec<usize> = (0..cmdp.n_states()).map(first).collect();
+    loop {
+        let v = Policy::deterministic(m, &action).value(cmdp, payoff);
+        let q = |s: usize, a: usize| payoff[s * m + a] + cmdp.gamma() * dot(cmdp.next(s, a), &v);
+        let mut changed = false;
+        for s in 0..cmdp.n_states() {
+            let best = (0..m).filter(|a| allowed[s * m + a]).max_by(|&a, &b| q(s, a).total_cmp(&q(s, b)));
+            if let Some(best) = best
+                && q(s, best) > q(s, action[s]) + TIE * scale
+            {
+                action[s] = best;
+                changed = true;
+            }
+        }
+        if !changed {
+            return (action, v);
+        }
+    }
+}
+
+/// Maximises `first`, and `second` among the policies that do.
+fn lexicographic(cmdp: &Cmdp, first: &[f64], second: &[f64]) -> FrontPoint {
+    let m = cmdp.n_actions();
+    let (_, v) = best_response(cmdp, first, &vec![true; first.len()]);
+    let scale = first.iter().fold(1.0_f64, |top, p| top.max(p.abs()));
+    let ties: Vec<bool> = (0..first.len())
+        .map(|i| first[i] + cmdp.gamma() * dot(cmdp.next(i / m, i % m), &v) >= v[i / m] - 100.0 * TIE * scale)
+        .collect();
+    corner(cmdp, &best_response(cmdp, second, &ties).0)
+}
+
+fn corner(cmdp: &Cmdp, action: &[usize]) -> FrontPoint {
+    let policy = Policy::deterministic(cmdp.n_actions(), action);
+    let e = policy.evaluate(cmdp);
+    FrontPoint { j_c: e.j_c[0], j_r: e.j_r, policy }
+}
+
+/// All corners of the front.
+///
+/// # Panics
+/// If the CMDP has not exactly one constraint.
+pub fn front(cmdp: &Cmdp) -> Front {
+    assert_eq!(cmdp.costs().len(), 1, "a front is drawn over one cost");
+    let thrift: Vec<f64> = cmdp.costs()[0].iter().map(|c| -c).collect();
+    let right = lexicographic(cmdp, cmdp.reward(), &thrift);
+    let left = lexicographic(cmdp, &thrift, cmdp.reward());
+    let mut corners = vec![left];
+    // a last corner that is the first again up to rounding is not a second one
+    if right.j_r > corners[0].j_r + 1e-9 * (1.0 + right.j_r.abs()) {
+        between(cmdp, &mut corners, &right);
+        corners.push(right);
+    }
+    Front { corners }
+}
+
+/// Appends the corners strictly between the last one and `right`.
+fn between(cmdp: &Cmdp, corners: &mut Vec<FrontPoint>, right: &FrontPoint) {
+    let Some(left) = corners.last() else { return };
+    let lambda = (right.j_r - left.j_r) / (right.j_c - left.j_c);
+    let payoff: Vec<f64> = cmdp.reward().iter().zip(&cmdp.costs()[0]).map(|(r, c)| r - lambda * c).collect();
+    let (action, v) = best_response(cmdp, &payoff, &vec![true; payoff.len()]);
+    let above = dot(cmdp.initial(), &v) - (right.j_r - lambda * right.j_c);
+    let mid = corner(cmdp, &action);
+    let inside = left.j_c < mid.j_c && mid.j_c < right.j_c;
+    if above > 1e-9 * (1.0 + right.j_r.abs() + lambda * right.j_c) && inside {
+        between(cmdp, corners, &mid);
+        corners.push(mid);
+        between(cmdp, corners, right);
+    }
+}
+
+impl Front {
+    /// front(d); `None` below the least cost.
+    pub fn at(&self, d: f64) -> Option<f64> {
+        let c = &self.corners;
+        let right = c.iter().position(|p| p.j_c > d);
+        match right {
+            Some(0) => None,
+            None => c.last().map(|p| p.j_r),
+            Some(i) => Some(c[i - 1].j_r + self.slope(i - 1) * (d - c[i - 1].j_c)),
+        }
+    }
+
+    /// λ*(d): the smallest and the largest multiplier, equal but at corners.
+    pub fn multipliers(&self, d: f64) -> (f64, f64) {
+        let at_corner = |p: &FrontPoint| (p.j_c - d).abs() <= 1e-9 * (1.0 + d.abs());
+        let next = self.corners.iter().position(|p| p.j_c > d && !at_corner(p)).unwrap_or(self.corners.len());
+        let right = if next < self.corners.len() && next > 0 { self.slope(next - 1) } else { 0.0 };
+        match next.checked_sub(1) {
+            Some(0) if at_corner(&self.corners[0]) => (right, f64::INFINITY),
+            Some(i) if at_corner(&self.corners[i]) => (right, self.slope(i - 1)),
+            _ => (right, right),
+        }
+    }
+
+    /// Slope between corners `i` and `i + 1`.
+    fn slope(&self, i: usize) -> f64 {
+        let (p, q) = (&self.corners[i], &self.corners[i + 1]);
+        (q.j_r - p.j_r) / (q.j_c - p.j_c)
+    }
+
+    /// (J_C, J_R, P) of the maximiser of P(·, μ) for the limit `d`; of several, the cheapest.
+    pub fn penalised(&self, d: f64, mu: f64, alpha: f64) -> (f64, f64, f64) {
+        let worth = |c: f64, r: f64| (c, r, r - phi(alpha, (c - d).max(0.0)) / mu);
+        let (mut c, mut r) = (self.corners[0].j_c, self.corners[0].j_r);
+        for (i, next) in self.corners.iter().enumerate().skip(1) {
+            let lambda = self.slope(i - 1);
+            // free up to the limit, then as far as the slope exceeds that of the penalty
+            let stop = if next.j_c <= d {
+                next.j_c
+            } else if lambda * mu <= phi_slope(alpha, (c - d).max(0.0)) {
+                c.max(d.min(next.j_c))
+            } else if alpha < 1.0 {
+                next.j_c.min(d + (lambda * mu - alpha) / (2.0 * (1.0 - alpha)))
+            } else {
+                next.j_c
+            };
+            r += lambda * (stop - c);
+            c = stop;
+            if c < next.j_c {
+                break;
+            }
+        }
+        worth(c, r)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stories;
+
+    #[test]
+    fn the_two_state_front_by_hand() {
+        let f = front(&stories::fast_or_slow());
+        assert_eq!(f.corners.len(), 2);
+        assert!((f.at(2.0).unwrap() - 12.2).abs() < 1e-12 && f.at(-0.1).is_none());
+        let (low, high) = f.multipliers(2.0);
+        assert!((low - 1.1).abs() < 1e-12 && low == high);
+        assert_eq!(f.multipliers(9.0), (0.0, 0.0), "a limit that never binds");
+        assert_eq!(f.multipliers(0.0).1, f64::INFINITY, "at the least cost no multiplier is too large");
+        // α = 0: F = ½λμ; α = ½: F = λμ − ½; α = 1: all or nothing
+        assert!((f.penalised(2.0, 1.0, 0.0).0 - 2.55).abs() < 1e-12);
+        assert!((f.penalised(2.0, 1.0, 0.5).0 - 2.6).abs() < 1e-12);
+        assert!((f.penalised(2.0, 0.9, 1.0).0 - 2.0).abs() < 1e-12, "0.9 < 1/1.1");
+        assert!((f.penalised(2.0, 0.92, 1.0).0 - 1.0 / 0.19).abs() < 1e-12, "0.92 > 1/1.1");
+    }
+}

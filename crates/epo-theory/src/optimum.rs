@@ -1,0 +1,225 @@
+//! Exact solutions by linear and quadratic programming over occupancy measures.
+//!
+//! ```text
+//! max_x  r·x − (1/μ) Σ_i Φ(ξ_i)
+//! s.t.   Σ_a x(s,a) − γ Σ P(s|s',a') x(s',a') = ρ(s)      multiplier V(s), the value of the Lagrangian MDP
+//!        c_i·x − ξ_i ≤ d_i                                multiplier λ_i
+//!        x ≥ 0, ξ ≥ 0                                     (the constrained problem itself has no ξ)
+//! dual   ρ·V + λ·d + Σ_i max_ξ (λ_i ξ − Φ(ξ)/μ),   V ≥ r − λ·c + γPV,  λ ≥ 0
+//! ```
+//! A stationary policy is π(a|s) = x(s,a) / Σ_a x(s,a) (Altman 1999, ch. 3). The solver (Clarabel, interior point) is
+//! not trusted: every answer carries its own KKT residual, computed here from the tables, and is refused above 1e-6.
+
+use clarabel::algebra::CscMatrix;
+use clarabel::solver::{
+    DefaultSettingsBuilder, DefaultSolver, IPSolver, NonnegativeConeT, SolverStatus, ZeroConeT,
+};
+
+use crate::linear::dot;
+use crate::penalty::phi;
+use crate::{Cmdp, Evaluation, Policy};
+
+/// The largest KKT residual that is accepted, relative to 1 + |value|.
+const ACCEPTED: f64 = 1e-6;
+
+/// A solution.
+#[derive(Clone, Debug)]
+pub struct Optimum {
+    /// Optimal value of the program: J_R, less the penalty if there is one.
+    pub value: f64,
+    /// The optimal policy; it randomises where a constraint binds.
+    pub policy: Policy,
+    /// The policy's exact values, by linear systems and not by the solver.
+    pub evaluation: Evaluation,
+    /// λ_i, one per constraint, in units of reward per cost.
+    pub multipliers: Vec<f64>,
+    /// Largest of primal infeasibility, dual infeasibility and duality gap, relative to 1 + |value|.
+    pub residual: f64,
+}
+
+/// Why there is no solution.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SolveError {
+    /// No policy meets the limits.
+    #[error("no policy meets the limits; the least total excess is {}, split as {excess:?}", excess.iter().sum::<f64>())]
+    Infeasible {
+        /// J_Ci − d_i (or 0) of a policy with the least total excess.
+        excess: Vec<f64>,
+    },
+    /// The solver gave up.
+    #[error("the solver stopped with {status} and KKT residual {residual:e}")]
+    Solver {
+        /// Its own word.
+        status: String,
+        /// Our residual of what it returned.
+        residual: f64,
+    },
+}
+
+/// μ and α of the penalty.
+#[derive(Clone, Copy)]
+struct Penalty {
+    mu: f64,
+    alpha: f64,
+}
+
+/// Solves the constrained problem.
+///
+/// ```
+/// let best = epo_theory::optimum(&epo_theory::stories::fast_or_slow())?;
+/// assert!((best.value - 12.2).abs() < 1e-7); // 10 + 1.1·2
+/// assert!((best.multipliers[0] - 1.1).abs() < 1e-7);
+/// assert!((best.policy.at(0)[1] - 2.0 / 8.2).abs() < 1e-7); // fast in 24 % of the ready states
+/// # Ok::<(), epo_theory::SolveError>(())
+/// ```
+pub fn optimum(cmdp: &Cmdp) -> Result<Optimum, SolveError> {
+    program(cmdp, cmdp.reward(), None)
+}
+
+/// Maximises P(π, μ) = J_R − (1/μ) Σ_i Φ(F_i⁺) over all stationary policies.
+///
+/// # Panics
+/// If μ is not positive and finite, or α is outside 0..=1.
+pub fn penalised(cmdp: &Cmdp, mu: f64, alpha: f64) -> Result<Optimum, SolveError> {
+    assert!(mu > 0.0 && mu.is_finite(), "μ is {mu}, it must be positive");
+    assert!((0.0..=1.0).contains(&alpha), "α is {alpha}, it must be within 0..=1");
+    program(cmdp, cmdp.reward(), Some(Penalty { mu, alpha }))
+}
+
+/// A policy with the least total excess Σ_i (J_Ci − d_i)⁺: 0 where the limits can be met.
+pub fn least_excess(cmdp: &Cmdp) -> Result<Optimum, SolveError> {
+    program(cmdp, &vec![0.0; cmdp.reward().len()], Some(Penalty { mu: 1.0, alpha: 1.0 }))
+}
+
+fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Optimum, SolveError> {
+    let (n_x, k) = (reward.len(), cmdp.costs().len());
+    let n_slack = if penalty.is_some() { k } else { 0 };
+    // a steep penalty is scaled down so that the objective's entries stay of one size
+    let weight = penalty.map_or(1.0, |p| p.mu.min(1.0));
+    let mut q: Vec<f64> = reward.iter().map(|r| -weight * r).collect();
+    let mut quadratic = CscMatrix::zeros((n_x + n_slack, n_x + n_slack));
+    if let Some(Penalty { mu, alpha }) = penalty {
+        q.resize(n_x + k, weight * alpha / mu);
+        let slack: Vec<usize> = (n_x..n_x + k).collect();
+        let curvature = vec![2.0 * weight * (1.0 - alpha) / mu; k];
+        quadratic = CscMatrix::new_from_triplets(n_x + k, n_x + k, slack.clone(), slack, curvature);
+    }
+    let (a, b) = rows(cmdp, n_slack);
+    let cones = [ZeroConeT(cmdp.n_states()), NonnegativeConeT(k + n_x + n_slack)];
+    let settings = DefaultSettingsBuilder::default()
+        .verbose(false)
+        .max_iter(200)
+        .tol_gap_abs(1e-12)
+        .tol_gap_rel(1e-12)
+        .tol_feas(1e-12)
+        .build()
+        .unwrap_or_else(|e| unreachable!("settings are constants: {e}"));
+    let mut solver = DefaultSolver::new(&quadratic, &q, &a, &b, &cones, settings)
+        .unwrap_or_else(|e| unreachable!("sizes agree by construction: {e}"));
+    solver.solve();
+    let got = &solver.solution;
+    if matches!(got.status, SolverStatus::PrimalInfeasible | SolverStatus::AlmostPrimalInfeasible) {
+        let excess = least_excess(cmdp)?.evaluation.excess(cmdp);
+        return Err(SolveError::Infeasible { excess: excess.iter().map(|f| f.max(0.0)).collect() });
+    }
+    let (x, slack) = got.x.split_at(n_x);
+    let value_fn: Vec<f64> = got.z[..cmdp.n_states()].iter().map(|v| v / weight).collect();
+    let multipliers: Vec<f64> = got.z[cmdp.n_states()..][..k].iter().map(|l| l / weight).collect();
+    let residual = residual(cmdp, reward, penalty, x, slack, &value_fn, &multipliers);
+    if residual.is_nan() || residual > ACCEPTED {
+        return Err(SolveError::Solver { status: format!("{:?}", got.status), residual });
+    }
+    let policy = Policy::from_occupancy(cmdp.n_actions(), x);
+    let evaluation = policy.evaluate(cmdp);
+    let value = dot(reward, x) - penalty.map_or(0.0, |p| cost_of(p, slack));
+    Ok(Optimum { value, policy, evaluation, multipliers, residual })
+}
+
+fn cost_of(Penalty { mu, alpha }: Penalty, slack: &[f64]) -> f64 {
+    slack.iter().map(|&y| phi(alpha, y.max(0.0)) / mu).sum()
+}
+
+/// `A` and `b` of `A (x, ξ) + s = b`: flow, limits, signs.
+fn rows(cmdp: &Cmdp, n_slack: usize) -> (CscMatrix<f64>, Vec<f64>) {
+    let (n, m, k) = (cmdp.n_states(), cmdp.n_actions(), cmdp.costs().len());
+    let n_x = n * m;
+    let (mut i, mut j, mut v) = (vec![], vec![], vec![]);
+    let mut put = |row: usize, col: usize, value: f64| {
+        if value != 0.0 {
+            i.push(row);
+            j.push(col);
+            v.push(value);
+        }
+    };
+    for col in 0..n_x {
+        let (s, a) = (col / m, col % m);
+        for (to, p) in cmdp.next(s, a).iter().enumerate() {
+            put(to, col, f64::from(u8::from(to == s)) - cmdp.gamma() * p);
+        }
+        for (c, table) in cmdp.costs().iter().enumerate() {
+            put(n + c, col, table[col]);
+        }
+    }
+    for c in 0..n_slack {
+        put(n + c, n_x + c, -1.0);
+    }
+    for col in 0..n_x + n_slack {
+        put(n + k + col, col, -1.0);
+    }
+    let mut b = cmdp.initial().to_vec();
+    b.extend(cmdp.limits());
+    b.resize(n + k + n_x + n_slack, 0.0);
+    (CscMatrix::new_from_triplets(b.len(), n_x + n_slack, i, j, v), b)
+}
+
+/// KKT residual from the tables alone; see the header for the dual.
+fn residual(
+    cmdp: &Cmdp,
+    reward: &[f64],
+    penalty: Option<Penalty>,
+    x: &[f64],
+    slack: &[f64],
+    v: &[f64],
+    lambda: &[f64],
+) -> f64 {
+    let (n, m) = (cmdp.n_states(), cmdp.n_actions());
+    let mut worst: f64 = 0.0;
+    let mut see = |r: f64| worst = if r.is_nan() { f64::NAN } else { worst.max(r) };
+    // primal: flow, limits, signs
+    let mut flow = cmdp.initial().to_vec();
+    for (i, xi) in x.iter().enumerate() {
+        flow[i / m] -= xi;
+        for (to, p) in cmdp.next(i / m, i % m).iter().enumerate() {
+            flow[to] += cmdp.gamma() * p * xi;
+        }
+        see(-xi);
+    }
+    (0..n).for_each(|s| see(flow[s].abs()));
+    for (i, table) in cmdp.costs().iter().enumerate() {
+        let y = slack.get(i).copied().unwrap_or(0.0);
+        see(dot(table, x) - y - cmdp.limits()[i]);
+        see(-y);
+        see(-lambda[i]);
+    }
+    // dual: V is at least what any action yields in the Lagrangian MDP
+    for i in 0..x.len() {
+        let charged: f64 = cmdp.costs().iter().zip(lambda).map(|(c, l)| l * c[i]).sum();
+        see(reward[i] - charged + cmdp.gamma() * dot(cmdp.next(i / m, i % m), v) - v[i / m]);
+    }
+    // gap
+    let primal = dot(reward, x) - penalty.map_or(0.0, |p| cost_of(p, slack));
+    let mut dual = dot(cmdp.initial(), v) + dot(lambda, cmdp.limits());
+    if let Some(Penalty { mu, alpha }) = penalty {
+        for l in lambda {
+            let over = (l * mu - alpha).max(0.0);
+            if alpha < 1.0 {
+                dual += over * over / (4.0 * (1.0 - alpha) * mu);
+            } else {
+                see(over / mu); // a linear penalty can charge no more than 1/μ
+            }
+        }
+    }
+    see((primal - dual).abs());
+    worst / (1.0 + primal.abs())
+}

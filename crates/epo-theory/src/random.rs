@@ -1,0 +1,105 @@
+//! Seeded random CMDPs whose limits can be met and bind.
+
+use epo_core::{Purpose, Stream};
+
+use crate::{Cmdp, Policy, best_response};
+
+/// What kind of CMDP to draw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RandomCmdp {
+    /// S.
+    pub states: usize,
+    /// A.
+    pub actions: usize,
+    /// How many successors an action has; S is dense.
+    pub branching: usize,
+    /// How many constraints.
+    pub constraints: usize,
+    /// Where limits lie between the costs of a frugal policy (0) and of the best unconstrained one (1).
+    pub tightness: f64,
+    /// γ.
+    pub gamma: f64,
+}
+
+impl RandomCmdp {
+    /// Draws the kind itself: 2–10 states, 2–4 actions, tightness 0.1–0.9, γ 0.5–0.95.
+    pub fn draw(seed: u64, constraints: usize) -> Self {
+        let mut rng = Stream::new(seed, Purpose::Problem, 0);
+        let states = 2 + rng.below(9);
+        Self {
+            states,
+            actions: 2 + rng.below(3),
+            branching: 1 + rng.below(states),
+            constraints,
+            tightness: 0.1 + 0.8 * rng.uniform(),
+            gamma: [0.5, 0.8, 0.9, 0.95][rng.below(4)],
+        }
+    }
+
+    /// The CMDP that `seed` names: rewards and costs uniform in 0..1, half of the costs 0, random kernels.
+    ///
+    /// Limits: dᵢ = Jᵢ(frugal) + tightness · |Jᵢ(best) − Jᵢ(frugal)|, with "frugal" the policy of least total cost, so
+    /// it meets all limits with room to spare; at least one limit cuts off the unconstrained optimum. Draws without
+    /// such a conflict are passed over.
+    pub fn build(&self, seed: u64) -> Cmdp {
+        (1..)
+            .find_map(|attempt| self.attempt(seed, attempt))
+            .unwrap_or_else(|| unreachable!("endless search"))
+    }
+
+    fn attempt(&self, seed: u64, attempt: u32) -> Option<Cmdp> {
+        let mut rng = Stream::new(seed, Purpose::Problem, attempt);
+        let (n, m) = (self.states, self.actions);
+        let mut kernel = vec![0.0; n * m * n];
+        let mut order: Vec<usize> = (0..n).collect();
+        for row in kernel.chunks_mut(n) {
+            rng.shuffle(&mut order);
+            let to = &order[..self.branching.min(n)];
+            to.iter().for_each(|&s| row[s] = 1e-3 + rng.uniform());
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|p| *p /= sum);
+        }
+        let reward: Vec<f64> = (0..n * m).map(|_| rng.uniform()).collect();
+        let cost = |rng: &mut Stream| if rng.uniform() < 0.5 { 0.0 } else { rng.uniform() };
+        let costs: Vec<Vec<f64>> =
+            (0..self.constraints).map(|_| (0..n * m).map(|_| cost(&mut rng)).collect()).collect();
+        let thrift: Vec<f64> = (0..n * m).map(|i| -costs.iter().map(|c| c[i]).sum::<f64>()).collect();
+        let mut initial = vec![0.0; n];
+        initial[0] = 1.0;
+        let name = format!("random-{seed}");
+        let limits = vec![0.0; self.constraints];
+        let cmdp = Cmdp::new(name, self.gamma, initial, kernel, reward, costs, limits).ok()?;
+        let costs_of = |payoff: &[f64]| {
+            let (action, _) = best_response(&cmdp, payoff, &vec![true; n * m]);
+            Policy::deterministic(m, &action).evaluate(&cmdp).j_c
+        };
+        let (frugal, best) = (costs_of(&thrift), costs_of(cmdp.reward()));
+        let conflict = frugal.iter().zip(&best).map(|(f, b)| b - f).fold(0.0, f64::max);
+        if conflict < 0.05 {
+            return None;
+        }
+        let limits: Vec<f64> =
+            frugal.iter().zip(&best).map(|(f, b)| f + self.tightness * (b - f).abs()).collect();
+        Some(cmdp.with_limits(&limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimum;
+
+    #[test]
+    fn the_seed_names_the_cmdp_and_its_limits_bind() {
+        for seed in 0..20 {
+            for constraints in 1..=3 {
+                let kind = RandomCmdp::draw(seed, constraints);
+                let cmdp = kind.build(seed);
+                assert_eq!(cmdp, kind.build(seed));
+                assert_ne!(cmdp, kind.build(seed + 1));
+                let best = optimum(&cmdp).unwrap();
+                assert!(best.multipliers.iter().any(|l| *l > 1e-4), "{kind:?}: {:?}", best.multipliers);
+            }
+        }
+    }
+}
