@@ -1,1 +1,3 @@
 //! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
+
+pub mod stats;
