@@ -382,6 +382,36 @@ impl Dist {
         sum / self.rows() as f64
     }
 
+    /// `ln π` of one action per state, `actions` `[n][action_len]`, into `logp`: no second forward pass.
+    ///
+    /// # Panics
+    /// If `logp` has another length than the number of states.
+    pub fn log_prob(&self, actions: &[f32], logp: &mut [f64]) {
+        assert_eq!(logp.len(), self.rows(), "one number per state");
+        let m = self.outputs;
+        let ln_std: f64 = self.log_std.iter().map(|s| s + HALF_LN_TAU).sum();
+        for (i, (y, out)) in self.rows.chunks_exact(m).zip(logp).enumerate() {
+            *out = match self.head {
+                Head::Gaussian => {
+                    let z =
+                        |j: usize| (f64::from(actions[i * m + j]) - f64::from(y[j])) / self.log_std[j].exp();
+                    -ln_std - (0..m).map(|j| 0.5 * z(j) * z(j)).sum::<f64>()
+                }
+                Head::Categorical => f64::from(y[actions[i] as usize]) - log_sum_exp(y),
+            };
+        }
+    }
+
+    /// Mean entropy over the states.
+    pub fn entropy(&self) -> f64 {
+        match self.head {
+            Head::Gaussian => self.log_std.iter().map(|s| s + HALF_LN_TAU + 0.5).sum(),
+            Head::Categorical => {
+                self.rows.chunks_exact(self.outputs).map(row_entropy).sum::<f64>() / self.rows() as f64
+            }
+        }
+    }
+
     fn gaussian_kl(&self, other: &Self, p: &[f32], q: &[f32]) -> f64 {
         let mut kl = 0.0;
         for j in 0..p.len() {
@@ -432,6 +462,13 @@ mod tests {
             }
             ws.load(&obs, &actions);
             assert_eq!(policy.log_prob(&mut ws), logp, "{:?}", policy.head());
+            let (mut dist, mut again) = (Dist::default(), vec![0.0; 100]);
+            policy.dist(&obs, &mut ws, &mut dist);
+            dist.log_prob(&actions, &mut again);
+            assert!(again.iter().zip(&logp).all(|(a, b)| (a - b).abs() < 1e-12), "{:?}", policy.head());
+            ws.load(&obs, &actions);
+            policy.log_prob(&mut ws);
+            assert!((dist.entropy() - policy.entropy(&ws)).abs() < 1e-12, "{:?}", policy.head());
         }
     }
 }
