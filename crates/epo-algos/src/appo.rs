@@ -1,0 +1,119 @@
+//! APPO: PPO with the augmented Lagrangian; the quadratic term damps the multiplier's swing.
+//!
+//! ```text
+//! f = max(0, λ + σ (J_c − d))
+//! L(θ) = ( −E[min(ρ A_r, clip(ρ) A_r)] + f E[max(ρ A_c, clip(ρ) A_c)] ) / (1 + f)
+//! dual   λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before the policy
+//! ```
+//! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, learned standard deviation,
+//! learning-rate decay and KL stop of the shared loop ("the same settings", as the EPO paper compared); the authors
+//! step the actor on the full batch and anneal the standard deviation from 0.5 to 0.01. Their growth of σ exists but is never
+//! called; it is left out.
+
+use epo_core::{CostReading, Metric};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::objective::{from_state, to_state};
+use crate::report::{COST_WEIGHT, LAMBDA};
+use crate::{CostClip, Minibatch, Multiplier, Objective, RestoreError, add_cost_gradient, clipped_surrogate};
+
+/// Parameters of APPO.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AppoParams {
+    /// ε, half-width of the ratio clip. 0.2.
+    pub clip: f64,
+    /// λ at the start. 0.001.
+    pub lambda_init: f64,
+    /// η, learning rate of λ's Adam. 0.2, the authors'.
+    pub lambda_lr: f64,
+    /// σ, weight of the quadratic term. 0.1.
+    pub sigma: f64,
+}
+
+impl Default for AppoParams {
+    fn default() -> Self {
+        Self { clip: 0.2, lambda_init: 0.001, lambda_lr: 0.2, sigma: 0.1 }
+    }
+}
+
+/// APPO with its multiplier.
+#[derive(Clone, Debug)]
+pub struct Appo {
+    /// Its parameters.
+    pub params: AppoParams,
+    dual: Multiplier,
+    /// f of this epoch.
+    factor: f64,
+}
+
+impl Appo {
+    /// At the start of training.
+    pub fn new(params: AppoParams) -> Self {
+        let dual = Multiplier::new(params.lambda_init);
+        Self { factor: dual.lambda, dual, params }
+    }
+}
+
+impl Objective for Appo {
+    fn begin(&mut self, cost: CostReading) {
+        self.dual.step(cost.excess(), self.params.lambda_lr);
+        self.factor = (self.dual.lambda + self.params.sigma * cost.excess()).max(0.0);
+    }
+
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
+        let f = self.factor;
+        let reward_loss = clipped_surrogate(mb, self.params.clip, |i| mb.adv_r[i], dlogp);
+        let surr_c = add_cost_gradient(mb, CostClip::Max, self.params.clip, f, |i| mb.adv_c[0][i], dlogp);
+        dlogp.iter_mut().for_each(|g| *g /= 1.0 + f);
+        (reward_loss + f * surr_c) / (1.0 + f)
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        vec![(LAMBDA, self.dual.lambda), (COST_WEIGHT, self.factor)]
+    }
+
+    fn state(&self) -> Value {
+        to_state(&self.dual) // the factor is computed anew by `begin`
+    }
+
+    fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {
+        self.dual = from_state(state)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_factor(excess: f64) -> Appo {
+        // frozen multiplier 1, σ = 0.1
+        let mut obj = Appo::new(AppoParams { lambda_init: 1.0, lambda_lr: 0.0, ..AppoParams::default() });
+        obj.begin(CostReading::new(25.0 + excess, 25.0).unwrap());
+        obj
+    }
+
+    #[test]
+    fn the_factor_has_a_kink_at_minus_lambda_over_sigma() {
+        assert!((at_factor(20.0).factor - 3.0).abs() < 1e-12, "1 + 0.1·20");
+        assert!((at_factor(-9.0).factor - 0.1).abs() < 1e-12, "1 − 0.9");
+        assert_eq!(at_factor(-11.0).factor, 0.0, "feasible enough: no cost term");
+    }
+
+    #[test]
+    fn the_loss_by_hand() {
+        // f = 3, ε = 0.2.  ρ = 1.1: (−1.1·2 + 3·1.1·4)/4 = 2.75, gradient the same
+        // ρ = 1.5, A_c = 4 > 0: cost not clipped: (−1.2·2 + 3·1.5·4)/4 = 3.9, gradient 3·6/4 = 4.5
+        // ρ = 0.5, A_c = 4: cost clipped at 0.8: (−0.5·2 + 3·0.8·4)/4 = 2.15, gradient −1/4
+        let obj = at_factor(20.0);
+        for (rho, want) in [(1.1, (2.75, 2.75)), (1.5, (3.9, 4.5)), (0.5, (2.15, -0.25))] {
+            let mut g = [0.0];
+            let mb =
+                Minibatch { logp: &[f64::ln(rho)], logp_old: &[0.0], adv_r: &[2.0], adv_c: &[vec![4.0]] };
+            let l = obj.loss(&mb, &mut g);
+            assert!((l - want.0).abs() < 1e-9 && (g[0] - want.1).abs() < 1e-9, "ρ={rho}: {l} {}", g[0]);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Training the critics: one pass of one critic, and the queue that lets any thread take the next pass.
+//!
+//! ```text
+//! L_V = 1/n Σ (V(s_i) − target_i)² + c Σ w²,   gradient norm ≤ 40,   Adam
+//! ```
+//! Source: OmniSafe (c = 0.001 over weights and biases). EPO's root loss is the same square on its output `u`, see
+//! [`crate::pmn::root_loss`].
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use epo_core::{Metric, Purpose, Stream};
+use epo_nn::{Mlp, Workspace, clip_grad_norm};
+
+use crate::batch::mean;
+use crate::{Batch, Critic, Epoch, UpdateConfig, UpdateError, report};
+
+/// Buffers of one critic.
+#[derive(Debug)]
+pub(crate) struct CriticWork {
+    ws: Workspace,
+    order: Vec<u32>,
+    dout: Vec<f32>,
+    grad: Vec<f32>,
+    /// Mean loss of the last pass.
+    pub(crate) loss: f64,
+}
+
+impl CriticWork {
+    pub(crate) fn new(net: &Mlp, samples: usize, minibatch: usize) -> Self {
+        let grad = vec![0.0; net.params().len()];
+        Self {
+            ws: net.workspace(minibatch),
+            order: Vec::with_capacity(samples),
+            dout: Vec::with_capacity(minibatch),
+            grad,
+            loss: 0.0,
+        }
+    }
+}
+
+/// A critic with what it learns from, and the passes it has made in this epoch.
+#[derive(Debug)]
+pub(crate) struct CriticJob<'a> {
+    pub(crate) index: usize,
+    pub(crate) critic: &'a mut Critic,
+    pub(crate) work: &'a mut CriticWork,
+    pub(crate) target: &'a [f64],
+    pub(crate) done: usize,
+}
+
+/// All critics of an agent as jobs, reward first.
+pub(crate) fn jobs<'a>(
+    critic_r: &'a mut Critic,
+    critics_c: &'a mut [Critic],
+    works: &'a mut Vec<CriticWork>,
+    batch: &'a Batch,
+    minibatch: usize,
+) -> Vec<CriticJob<'a>> {
+    let critics: Vec<&mut Critic> = std::iter::once(critic_r).chain(critics_c).collect();
+    works.resize_with(critics.len(), || CriticWork::new(&critics[0].net, batch.len(), minibatch));
+    let targets = std::iter::once(&batch.reward).chain(&batch.costs).map(|e| &e.target[..]);
+    let jobs = critics.into_iter().zip(works).zip(targets).enumerate();
+    jobs.map(|(index, ((critic, work), target))| CriticJob { index, critic, work, target, done: 0 }).collect()
+}
+
+/// The order of the samples in a pass: a pure function of seed, epoch and pass.
+pub(crate) fn shuffled(order: &mut Vec<u32>, samples: usize, epoch: Epoch, pass: usize) {
+    order.clear();
+    order.extend(0..samples as u32);
+    Stream::at(epoch.seed, Purpose::Shuffle, epoch.index, (pass as u64) << 32).shuffle(order);
+}
+
+impl CriticJob<'_> {
+    /// One pass over the batch. A step with a non-finite gradient is not taken.
+    pub(crate) fn pass(
+        &mut self,
+        batch: &Batch,
+        config: &UpdateConfig,
+        epoch: Epoch,
+    ) -> Result<(), UpdateError> {
+        let CriticWork { ws, order, dout, grad, loss } = &mut *self.work;
+        shuffled(order, batch.len(), epoch, self.done);
+        let Critic { net, adam } = &mut *self.critic;
+        let mut sum = 0.0;
+        for (k, index) in order.chunks(config.batch).enumerate() {
+            ws.gather(&batch.rollout.obs, index);
+            let scale = 1.0 / index.len() as f64;
+            let mut mse = 0.0;
+            dout.clear();
+            for (&v, &i) in net.forward(ws).iter().zip(index) {
+                let error = f64::from(v) - self.target[i as usize];
+                mse += scale * error * error;
+                dout.push((2.0 * scale * error) as f32);
+            }
+            net.backward(ws, dout, grad);
+            let mut l2 = 0.0;
+            for (g, &w) in grad.iter_mut().zip(net.params()) {
+                l2 += f64::from(w) * f64::from(w);
+                *g += (2.0 * config.critic_l2) as f32 * w;
+            }
+            let norm = clip_grad_norm(grad, config.max_grad_norm);
+            if !norm.is_finite() {
+                let what = if self.index == 0 {
+                    "gradient of the reward critic"
+                } else {
+                    "gradient of a cost critic"
+                };
+                let place = format!(
+                    "critic {}, epoch {}, pass {}, minibatch {k}",
+                    self.index, epoch.index, self.done
+                );
+                return Err(UpdateError::NotFinite { what: what.into(), value: norm, place });
+            }
+            net.update(|p| adam.step(p, grad, config.critic_lr));
+            sum += (mse + config.critic_l2 * l2) * scale.recip();
+        }
+        *loss = sum / batch.len() as f64;
+        self.done += 1;
+        Ok(())
+    }
+}
+
+/// Passes to be made, and the critics that nobody is working on.
+///
+/// A critic may make pass `p` as soon as it is known that there is a pass `p`. Critics make their passes one after another, whichever
+/// thread takes them, so the outcome does not depend on who does.
+#[derive(Debug)]
+pub(crate) struct Queue<'a> {
+    state: Mutex<QueueState<'a>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct QueueState<'a> {
+    idle: Vec<CriticJob<'a>>,
+    allowed: usize,
+    closed: bool,
+    /// The failure of the critic with the lowest index.
+    failed: Option<(usize, UpdateError)>,
+}
+
+impl<'a> Queue<'a> {
+    /// With `allowed` passes known.
+    pub(crate) fn new(jobs: Vec<CriticJob<'a>>, allowed: usize) -> Self {
+        let state = QueueState { idle: jobs, allowed, closed: false, failed: None };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // a panic elsewhere surfaces through rayon
+    }
+
+    /// One pass more is to be made.
+    pub(crate) fn allow(&self) {
+        self.lock().allowed += 1;
+        self.changed.notify_all();
+    }
+
+    /// No further pass will be allowed.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Makes passes until none is left and none will come.
+    pub(crate) fn work(&self, batch: &Batch, config: &UpdateConfig, epoch: Epoch) {
+        let mut state = self.lock();
+        loop {
+            // the critic that is furthest behind
+            let open = |job: &CriticJob<'_>| job.done < state.allowed;
+            let next = (0..state.idle.len())
+                .filter(|&j| open(&state.idle[j]))
+                .min_by_key(|&j| (state.idle[j].done, state.idle[j].index));
+            if let Some(j) = next {
+                let mut job = state.idle.swap_remove(j);
+                drop(state);
+                let result = job.pass(batch, config, epoch);
+                state = self.lock();
+                match result {
+                    Ok(()) => state.idle.push(job),
+                    Err(e) if state.failed.as_ref().is_none_or(|(i, _)| job.index < *i) => {
+                        state.failed = Some((job.index, e))
+                    }
+                    Err(_) => {}
+                }
+                self.changed.notify_all();
+            } else if state.closed {
+                return;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// After all work: the first failure, if any.
+    pub(crate) fn into_result(self) -> Result<(), UpdateError> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.failed.map_or(Ok(()), |(_, e)| Err(e))
+    }
+}
+
+/// Trains the critics for `config.passes` passes, on as many threads as there are.
+pub(crate) fn train(
+    jobs: Vec<CriticJob<'_>>,
+    batch: &Batch,
+    config: &UpdateConfig,
+    epoch: Epoch,
+) -> Result<(), UpdateError> {
+    let n = jobs.len();
+    let queue = Queue::new(jobs, config.passes);
+    queue.close();
+    rayon::scope(|scope| {
+        for _ in 0..n {
+            scope.spawn(|_| queue.work(batch, config, epoch));
+        }
+    });
+    queue.into_result()
+}
+
+/// Losses and values of the critics: metrics and what they were.
+pub(crate) fn critic_report(works: &[CriticWork], batch: &Batch) -> Vec<(Metric, f64)> {
+    let values = std::iter::once(&batch.reward).chain(&batch.costs).map(|e| mean(&e.value));
+    let mut out = vec![(report::ADV, batch.adv_mean)];
+    for (work, (metrics, value)) in works.iter().zip(METRICS.iter().zip(values)) {
+        out.push((metrics.0, work.loss));
+        out.extend(metrics.1.map(|m| (m, value)));
+    }
+    out
+}
+
+/// The metrics of [`critic_report`] with `streams` cost critics.
+pub(crate) fn critic_metrics(streams: usize) -> Vec<Metric> {
+    let each = METRICS[..=streams].iter().flat_map(|(loss, value)| std::iter::once(*loss).chain(*value));
+    std::iter::once(report::ADV).chain(each).collect()
+}
+
+const METRICS: [(Metric, Option<Metric>); 3] = [
+    (report::LOSS_R, Some(report::VALUE_R)),
+    (report::LOSS_C, Some(report::VALUE_C)),
+    (report::LOSS_C_FAR, None),
+];

@@ -1,0 +1,111 @@
+//! EPO as its released code means it: two softplus streams, one of them on the variance of the cost.
+//!
+//! ```text
+//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W])),   Ψ = e^{min(J_c − d, ψ_max)} / μ
+//! ```
+//! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor only, in episode units; α = ½ and
+//! μ = 10 are constants; neither surrogate is clipped or multiplied by 1/(1−γ).
+//!
+//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo.md` lists the repairs. Deviations: no upper clamp on the
+//! arguments of the softplus (its constant was not released), and full-batch coefficients per pass instead of
+//! minibatch ones.
+
+use epo_core::{CostReading, Metric};
+
+use crate::pmn::{penalty_factor, sigmoid, softplus};
+use crate::report::{ALPHA, COST_WEIGHT, MU, PENALTY, PSI};
+use crate::{
+    CostClip, EpoParams, Minibatch, Objective, Pmn, add_cost_gradient, clipped_surrogate, cost_surrogate,
+};
+
+/// The released variant. It has no memory beyond the epoch.
+#[derive(Clone, Debug)]
+pub struct EpoReleased {
+    /// Its parameters; those that [`crate::Variant::Released`] names are read.
+    pub params: EpoParams,
+    alpha: f64,
+    psi: f64,
+    penalty: f64,
+    weights: [f64; 2],
+}
+
+impl EpoReleased {
+    /// At the start of training.
+    pub fn new(params: EpoParams) -> Self {
+        let alpha = match params.pmn {
+            Pmn::Both => 0.5,
+            Pmn::Linear => 1.0,
+            Pmn::Quadratic => 0.0,
+        };
+        Self { params, alpha, psi: 0.0, penalty: 0.0, weights: [0.0; 2] }
+    }
+}
+
+impl Objective for EpoReleased {
+    fn begin(&mut self, cost: CostReading) {
+        self.psi = penalty_factor(cost.excess(), self.params.mu_init, 1.0, self.params.psi_max);
+    }
+
+    fn begin_pass(&mut self, whole: &Minibatch<'_>) {
+        let surr =
+            [0, 1].map(|k| cost_surrogate(whole, CostClip::None, self.params.clip, |i| whole.adv_c[k][i]));
+        let share = [self.psi * self.alpha, self.psi * (1.0 - self.alpha)];
+        self.penalty = share[0] * softplus(surr[0]) + share[1] * softplus(surr[1]);
+        self.weights = [share[0] * sigmoid(surr[0]), share[1] * sigmoid(surr[1])];
+    }
+
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
+        let mut loss = clipped_surrogate(mb, self.params.clip, |i| mb.adv_r[i], dlogp);
+        for (k, w) in self.weights.into_iter().enumerate() {
+            loss += w * add_cost_gradient(mb, CostClip::None, self.params.clip, w, |i| mb.adv_c[k][i], dlogp);
+        }
+        // the release divides by 1 + e^{…}, that is without the 1/μ
+        let scale =
+            if self.params.normalize_loss { 1.0 / (1.0 + self.psi * self.params.mu_init) } else { 1.0 };
+        dlogp.iter_mut().for_each(|g| *g *= scale);
+        scale * loss
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        let weight = self.weights[0] + self.weights[1];
+        vec![
+            (ALPHA, self.alpha),
+            (MU, self.params.mu_init),
+            (PSI, self.psi),
+            (PENALTY, self.penalty),
+            (COST_WEIGHT, weight),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_by_hand() {
+        // J_c − d = 1, μ = 10: Ψ = e/10.  One sample, ρ = 1.5, A_r = 1, A_N = 2, A_W = −2:
+        // sp(3) = 3.048587, sp(−3) = 0.048587, σ(3) = 0.952574, σ(−3) = 0.047426; half of each
+        let logp = [1.5_f64.ln()];
+        let adv_c = [vec![2.0], vec![-2.0]];
+        let mb = Minibatch { logp: &logp, logp_old: &[0.0], adv_r: &[1.0], adv_c: &adv_c };
+        let mut obj = EpoReleased::new(EpoParams::default());
+        obj.begin(CostReading::new(26.0, 25.0).unwrap());
+        obj.begin_pass(&mb);
+        let psi = 0.271_828_182_8;
+        assert!((obj.psi - psi).abs() < 1e-9, "{}", obj.psi);
+        assert!((obj.penalty - psi * 0.5 * 3.097_174).abs() < 1e-6, "{}", obj.penalty);
+        let mut g = [0.0];
+        let loss = obj.loss(&mb, &mut g);
+        let cost_term = psi * 0.5 * (0.952_574 * 3.0 - 0.047_426 * 3.0); // unclipped: ρA = ±3
+        assert!((loss - (-1.2 + cost_term)).abs() < 1e-6, "{loss}");
+        assert!((g[0] - cost_term).abs() < 1e-6, "the reward is clipped, the cost is not: {}", g[0]);
+    }
+
+    #[test]
+    fn the_factor_is_capped_in_episode_units() {
+        let mut obj = EpoReleased::new(EpoParams::default());
+        obj.begin(CostReading::new(400.0, 25.0).unwrap());
+        assert!((obj.psi - 14.841_315_9).abs() < 1e-6, "e⁵/10, got {}", obj.psi);
+    }
+}

@@ -1,0 +1,99 @@
+//! IPO: interior point; the cost weighs more the closer it comes to its limit from below.
+//!
+//! ```text
+//! paper    max  L_r + κ ln(d − J_c)          gradient: a cost weight κ / (d − J_c), undefined from the limit on
+//! here     p = κ / (d − J_c)  if J_c < d, at most p_max;   p = p_max if J_c ≥ d
+//!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c) / (1 + p)
+//! ```
+//! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`, whose maintainers dropped the logarithm because it is undefined
+//! where the policy violates and explodes at the limit. Deviation: OmniSafe adds 1e-8 to the denominator; the case
+//! `J_c = d` is written out instead, with the same result.
+
+use epo_core::{CostReading, Metric};
+use serde::{Deserialize, Serialize};
+
+use crate::report::COST_WEIGHT;
+use crate::{Minibatch, Objective, clipped_surrogate};
+
+/// Parameters of IPO.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IpoParams {
+    /// ε, half-width of the ratio clip. 0.2.
+    pub clip: f64,
+    /// κ, strength of the barrier (1/t in the paper). 0.01.
+    pub kappa: f64,
+    /// p_max, the weight at and beyond the limit. 1.
+    pub penalty_max: f64,
+}
+
+impl Default for IpoParams {
+    fn default() -> Self {
+        Self { clip: 0.2, kappa: 0.01, penalty_max: 1.0 }
+    }
+}
+
+/// IPO with the weight of this epoch. It has no memory beyond the epoch.
+#[derive(Clone, Debug)]
+pub struct Ipo {
+    /// Its parameters.
+    pub params: IpoParams,
+    penalty: f64,
+}
+
+impl Ipo {
+    /// At the start of training.
+    pub fn new(params: IpoParams) -> Self {
+        Self { params, penalty: 0.0 }
+    }
+}
+
+impl Objective for Ipo {
+    fn begin(&mut self, cost: CostReading) {
+        let margin = -cost.excess();
+        let IpoParams { kappa, penalty_max, .. } = self.params;
+        self.penalty = if margin > 0.0 { (kappa / margin).min(penalty_max) } else { penalty_max };
+    }
+
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
+        let p = self.penalty;
+        let adv = |i: usize| (mb.adv_r[i] - p * mb.adv_c[0][i]) / (1.0 + p);
+        clipped_surrogate(mb, self.params.clip, adv, dlogp)
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        vec![(COST_WEIGHT, self.penalty)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(j_c: f64) -> Ipo {
+        let mut obj = Ipo::new(IpoParams::default());
+        obj.begin(CostReading::new(j_c, 25.0).unwrap());
+        obj
+    }
+
+    #[test]
+    fn the_weight_on_both_sides_of_its_kinks() {
+        assert_eq!(at(15.0).penalty, 0.001, "0.01 / 10");
+        assert!((at(24.98).penalty - 0.5).abs() < 1e-9, "0.01 / 0.02");
+        assert_eq!(at(24.999).penalty, 1.0, "0.01 / 0.001 is above the cap");
+        assert_eq!(at(25.0).penalty, 1.0, "on the limit");
+        assert_eq!(at(300.0).penalty, 1.0, "infeasible");
+    }
+
+    #[test]
+    fn the_loss_by_hand() {
+        // p = 1: A = (3 − 1)/2 = 1 and (3 − 5)/2 = −1
+        for (rho, a_c, want) in [(1.1, 1.0, -1.1), (1.5, 1.0, -1.2), (1.5, 5.0, 1.5), (0.5, 5.0, 0.8)] {
+            let mut g = [0.0];
+            let mb =
+                Minibatch { logp: &[f64::ln(rho)], logp_old: &[0.0], adv_r: &[3.0], adv_c: &[vec![a_c]] };
+            let l = at(30.0).loss(&mb, &mut g);
+            assert!((l - want).abs() < 1e-12, "ρ={rho} A_c={a_c}: {l}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The two traits of this crate and what passes through them.
+
+use std::borrow::Cow;
+
+use epo_core::{CostReading, Metric};
+use serde_json::Value;
+
+use crate::{Agent, Batch};
+
+/// The samples that a loss is taken over. All slices have one entry per sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Minibatch<'a> {
+    /// `ln π(a|s)` of the policy that is being updated.
+    pub logp: &'a [f64],
+    /// `ln π_old(a|s)` of the policy that acted.
+    pub logp_old: &'a [f64],
+    /// Reward advantages, standardised.
+    pub adv_r: &'a [f64],
+    /// Cost advantages, centred; one vector per cost stream of the algorithm ([`crate::AlgoConfig::streams`]).
+    pub adv_c: &'a [Vec<f64>],
+}
+
+impl Minibatch<'_> {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.logp.len()
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.logp.is_empty()
+    }
+
+    /// `ρ = π/π_old` of sample `i`.
+    pub fn ratio(&self, i: usize) -> f64 {
+        (self.logp[i] - self.logp_old[i]).exp()
+    }
+}
+
+/// What a first-order method states about itself; [`crate::FirstOrder`] does the rest.
+///
+/// Every loss of the PPO family reaches the parameters only through `ln π(a_i|s_i)`, so the loss and its derivative
+/// with respect to those numbers are all that an algorithm has to give.
+pub trait Objective: Send + Sync {
+    /// Once per epoch, before the first pass: multipliers and penalty factors move here.
+    fn begin(&mut self, cost: CostReading);
+
+    /// Before each pass, with `logp` of the whole batch under the policy as it is then.
+    ///
+    /// A loss that is not linear in an expectation takes its coefficient from here: from 64 samples it would be biased.
+    fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
+
+    /// The loss, to be minimised; overwrites `dlogp` with `∂L/∂logp_i`.
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64;
+
+    /// Own metrics with their values for this epoch.
+    fn report(&self) -> Vec<(Metric, f64)> {
+        Vec::new()
+    }
+
+    /// Training state for a checkpoint: what [`begin`](Self::begin) changes and the next epoch needs.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes back what [`state`](Self::state) gave.
+    fn restore(&mut self, _state: &Value) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// A method that improves an agent from a batch.
+pub trait Algorithm: Send {
+    /// One epoch's update: the only place where parameters change. Runs on the current rayon pool.
+    fn update(
+        &mut self,
+        agent: &mut Agent,
+        batch: &Batch,
+        cost: CostReading,
+        epoch: Epoch,
+    ) -> Result<UpdateReport, UpdateError>;
+
+    /// Every metric that [`update`](Self::update) reports, in its order: the columns of `progress.csv`.
+    fn metrics(&self) -> Vec<Metric>;
+
+    /// Training state for a checkpoint (multipliers, penalty factors; the networks are the agent's).
+    fn state(&self) -> Value;
+
+    /// Takes back what [`state`](Self::state) gave; afterwards the next update is the same to the bit.
+    fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
+}
+
+/// Where in the run an update stands: it names the order of the minibatches and the learning rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// Counted from 0.
+    pub index: u32,
+    /// How many the run has.
+    pub total: u32,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+impl Epoch {
+    /// `1 − index/total`, the factor of a learning rate that decays linearly to 0.
+    pub fn remaining(self) -> f64 {
+        1.0 - f64::from(self.index) / f64::from(self.total.max(1))
+    }
+}
+
+/// What an update did, as metrics in a fixed order.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct UpdateReport {
+    /// Metrics and values.
+    pub values: Vec<(Metric, f64)>,
+}
+
+impl UpdateReport {
+    /// The value of a metric, if it was reported.
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.values.iter().find(|(m, _)| *m == metric).map(|(_, v)| *v)
+    }
+}
+
+/// Why an update stopped. Parameters are as the last good step left them: finite.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// A number that should be finite is not. It was found before it could reach a parameter.
+    #[error("{what} is {value} ({place})")]
+    NotFinite {
+        /// Which quantity.
+        what: Cow<'static, str>,
+        /// NaN or an infinity.
+        value: f64,
+        /// Sample, pass and minibatch.
+        place: String,
+    },
+    /// A parameter of the algorithm that makes no sense.
+    #[error("{key} = {value}: {reason}")]
+    Config {
+        /// Dotted name.
+        key: &'static str,
+        /// As given.
+        value: f64,
+        /// What it should be.
+        reason: &'static str,
+    },
+}
+
+impl UpdateError {
+    /// Checks `values`; the error names the first that is not finite by its index.
+    pub fn check(what: &'static str, values: &[f64]) -> Result<(), Self> {
+        match values.iter().position(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(i) => {
+                Err(Self::NotFinite { what: what.into(), value: values[i], place: format!("sample {i}") })
+            }
+        }
+    }
+}
+
+/// A checkpoint's state does not fit the algorithm.
+#[derive(Debug, thiserror::Error)]
+#[error("the saved state of the algorithm does not fit: {0}")]
+pub struct RestoreError(pub String);
+
+/// Reads a state that was written with serde.
+pub(crate) fn from_state<T: serde::de::DeserializeOwned>(state: &Value) -> Result<T, RestoreError> {
+    serde_json::from_value(state.clone()).map_err(|e| RestoreError(e.to_string()))
+}
+
+/// Writes a state with serde. Non-finite numbers would become null and be refused on reading.
+pub(crate) fn to_state<T: serde::Serialize>(state: &T) -> Value {
+    serde_json::to_value(state).unwrap_or(Value::Null)
+}

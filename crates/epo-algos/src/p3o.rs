@@ -1,0 +1,153 @@
+//! P3O: an exact penalty; a hinge on the clipped cost surrogate with a large fixed factor.
+//!
+//! ```text
+//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + κ max(0, E[max(ρ A_c, clip(ρ) A_c)] + (1−γ)(J_c − d))
+//! κ ← min(κ_max, g κ)       once per epoch
+//! ```
+//! Source: Zhang et al., IJCAI 2022. Deviations: none by default. OmniSafe's version neither clips nor scales by (1−γ):
+//! `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate that the hinge is a plain switch
+//! with weight κ. The expectation is the minibatch's, as published.
+
+use epo_core::{CostReading, Metric};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::objective::{from_state, to_state};
+use crate::report::KAPPA;
+use crate::{
+    CostClip, Minibatch, Objective, RestoreError, add_cost_gradient, clipped_surrogate, cost_surrogate,
+};
+
+/// Parameters of P3O.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct P3oParams {
+    /// ε, half-width of the ratio clip. 0.2.
+    pub clip: f64,
+    /// Clip of the cost surrogate. `max`, the paper's.
+    pub cost_clip: CostClip,
+    /// What J_c − d is multiplied with. Absent: 1 − γ, the paper's.
+    pub violation_scale: Option<f64>,
+    /// κ at the start. 20.
+    pub kappa: f64,
+    /// g, growth of κ per epoch. 1: none.
+    pub kappa_growth: f64,
+    /// κ_max. 100.
+    pub kappa_max: f64,
+}
+
+impl Default for P3oParams {
+    fn default() -> Self {
+        Self {
+            clip: 0.2,
+            cost_clip: CostClip::Max,
+            violation_scale: None,
+            kappa: 20.0,
+            kappa_growth: 1.0,
+            kappa_max: 100.0,
+        }
+    }
+}
+
+/// P3O with its penalty factor.
+#[derive(Clone, Debug)]
+pub struct P3o {
+    /// Its parameters.
+    pub params: P3oParams,
+    scale: f64,
+    kappa: f64,
+    violation: f64,
+}
+
+impl P3o {
+    /// At the start of training; γ is the discount of the cost.
+    pub fn new(params: P3oParams, gamma: f64) -> Self {
+        // the first `begin` multiplies by g once: start one step behind
+        let kappa = params.kappa / params.kappa_growth;
+        Self { scale: params.violation_scale.unwrap_or(1.0 - gamma), kappa, violation: 0.0, params }
+    }
+}
+
+impl Objective for P3o {
+    fn begin(&mut self, cost: CostReading) {
+        self.kappa = (self.kappa * self.params.kappa_growth).min(self.params.kappa_max);
+        self.violation = self.scale * cost.excess();
+    }
+
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
+        let P3oParams { clip, cost_clip, .. } = self.params;
+        let adv_c = |i: usize| mb.adv_c[0][i];
+        let reward_loss = clipped_surrogate(mb, clip, |i| mb.adv_r[i], dlogp);
+        let hinge = cost_surrogate(mb, cost_clip, clip, adv_c) + self.violation;
+        if hinge > 0.0 {
+            add_cost_gradient(mb, cost_clip, clip, self.kappa, adv_c, dlogp);
+        }
+        reward_loss + self.kappa * hinge.max(0.0)
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        vec![(KAPPA, self.kappa)]
+    }
+
+    fn state(&self) -> Value {
+        to_state(&self.kappa)
+    }
+
+    fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {
+        self.kappa = from_state(state)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(params: P3oParams, j_c: f64, rho: f64) -> (f64, f64) {
+        let mut obj = P3o::new(params, 0.9);
+        obj.begin(CostReading::new(j_c, 25.0).unwrap());
+        let mut g = [0.0];
+        let mb = Minibatch { logp: &[rho.ln()], logp_old: &[0.0], adv_r: &[2.0], adv_c: &[vec![1.0]] };
+        (obj.loss(&mb, &mut g), g[0])
+    }
+
+    #[test]
+    fn the_hinge_by_hand() {
+        // ε = 0.2, κ = 20, γ = 0.9, A_r = 2, A_c = 1
+        // J_c = 35, ρ = 1.1: −2.2 + 20·(1.1 + 1) = 39.8, gradient −2.2 + 22 = 19.8
+        // J_c = 35, ρ = 0.5: −1 + 20·(0.8 + 1) = 35, gradient −1: the cost is clipped
+        // J_c = 15, ρ = 1.1: 1.1 − 1 > 0: −2.2 + 20·0.1 = −0.2, gradient 19.8
+        // J_c = 13, ρ = 1.1: 1.1 − 1.2 < 0: no penalty: −2.2, gradient −2.2
+        for (j_c, rho, want) in [
+            (35.0, 1.1, (39.8, 19.8)),
+            (35.0, 0.5, (35.0, -1.0)),
+            (15.0, 1.1, (-0.2, 19.8)),
+            (13.0, 1.1, (-2.2, -2.2)),
+        ] {
+            let (l, g) = loss(P3oParams::default(), j_c, rho);
+            assert!((l - want.0).abs() < 1e-9 && (g - want.1).abs() < 1e-9, "J_c={j_c} ρ={rho}: {l} {g}");
+        }
+    }
+
+    #[test]
+    fn the_form_of_omnisafe() {
+        // −1 + 20·(0.5 + 10) = 209, gradient −1 + 10: neither clipped nor scaled
+        let params =
+            P3oParams { cost_clip: CostClip::None, violation_scale: Some(1.0), ..P3oParams::default() };
+        let (l, g) = loss(params, 35.0, 0.5);
+        assert!((l - 209.0).abs() < 1e-9 && (g - 9.0).abs() < 1e-9, "{l} {g}");
+    }
+
+    #[test]
+    fn kappa_grows_to_its_bound() {
+        let params = P3oParams { kappa_growth: 2.0, ..P3oParams::default() };
+        let mut obj = P3o::new(params, 0.99);
+        let kappas: Vec<f64> = (0..4)
+            .map(|_| {
+                obj.begin(CostReading::new(0.0, 25.0).unwrap());
+                obj.kappa
+            })
+            .collect();
+        assert_eq!(kappas, [20.0, 40.0, 80.0, 100.0]);
+    }
+}
