@@ -15,6 +15,7 @@
 //! ```
 
 mod navigation;
+mod numpy_legacy;
 mod registry;
 mod task_env;
 mod velocity;
