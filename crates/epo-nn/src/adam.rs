@@ -7,6 +7,8 @@
 //!
 //! Source: Kingma & Ba, 2015; the place of ε is that of `torch.optim.Adam`.
 
+use pulp::{Arch, Simd, WithSimd};
+
 /// First and second moments of the gradient, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adam {
@@ -38,15 +40,20 @@ impl Adam {
         assert_eq!(grad.len(), self.m.len(), "gradient");
         self.t += 1;
         let t = self.t as f64;
-        let step = (lr / (1.0 - self.beta1.powf(t))) as f32;
-        let root = (1.0 / (1.0 - self.beta2.powf(t)).sqrt()) as f32;
-        let (b1, b2, eps) = (self.beta1 as f32, self.beta2 as f32, self.eps as f32);
-        let (c1, c2) = ((1.0 - self.beta1) as f32, (1.0 - self.beta2) as f32);
-        for (((p, g), m), v) in params.iter_mut().zip(grad).zip(&mut self.m).zip(&mut self.v) {
-            *m = b1 * *m + c1 * g;
-            *v = b2 * *v + c2 * g * g;
-            *p -= step * *m / (v.sqrt() * root + eps);
-        }
+        let step = -lr / (1.0 - self.beta1.powf(t));
+        let root = 1.0 / (1.0 - self.beta2.powf(t)).sqrt();
+        let [beta1, beta2, eps, step, root] =
+            [self.beta1, self.beta2, self.eps, step, root].map(|x| x as f32);
+        let rates = Rates {
+            beta1,
+            beta2,
+            rest1: (1.0 - self.beta1) as f32,
+            rest2: (1.0 - self.beta2) as f32,
+            step,
+            root,
+            eps,
+        };
+        Arch::new().dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
     }
 
     /// First moments.
@@ -73,6 +80,65 @@ impl Adam {
         self.v.copy_from_slice(v);
         self.t = t;
     }
+}
+
+struct Rates {
+    beta1: f32,
+    beta2: f32,
+    rest1: f32,
+    rest2: f32,
+    /// −lr/(1 − β₁ᵗ)
+    step: f32,
+    /// 1/√(1 − β₂ᵗ)
+    root: f32,
+    eps: f32,
+}
+
+struct Step<'a> {
+    params: &'a mut [f32],
+    grad: &'a [f32],
+    m: &'a mut [f32],
+    v: &'a mut [f32],
+    rates: Rates,
+}
+
+impl WithSimd for Step<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { params, grad, m, v, rates } = self;
+        let (params, params_end) = S::as_mut_simd_f32s(params);
+        let (grad, grad_end) = S::as_simd_f32s(grad);
+        let (m, m_end) = S::as_mut_simd_f32s(m);
+        let (v, v_end) = S::as_mut_simd_f32s(v);
+        for (((p, g), m), v) in params.iter_mut().zip(grad).zip(m).zip(v) {
+            (*p, *m, *v) = adam(simd, &rates, *p, *g, *m, *v);
+        }
+        let [p, g, m, v] = [&*params_end, grad_end, &*m_end, &*v_end].map(|x| simd.partial_load_f32s(x));
+        let (p, m, v) = adam(simd, &rates, p, g, m, v);
+        simd.partial_store_f32s(params_end, p);
+        simd.partial_store_f32s(m_end, m);
+        simd.partial_store_f32s(v_end, v);
+    }
+}
+
+/// New parameter and moments.
+#[inline(always)]
+fn adam<S: Simd>(
+    simd: S,
+    rates: &Rates,
+    p: S::f32s,
+    g: S::f32s,
+    m: S::f32s,
+    v: S::f32s,
+) -> (S::f32s, S::f32s, S::f32s) {
+    let s = |c: f32| simd.splat_f32s(c);
+    let m = simd.mul_add_e_f32s(s(rates.beta1), m, simd.mul_f32s(s(rates.rest1), g));
+    let v = simd.mul_add_e_f32s(s(rates.beta2), v, simd.mul_f32s(s(rates.rest2), simd.mul_f32s(g, g)));
+    let denominator = simd.mul_add_e_f32s(simd.sqrt_f32s(v), s(rates.root), s(rates.eps));
+    let p = simd.add_f32s(p, simd.div_f32s(simd.mul_f32s(s(rates.step), m), denominator));
+    (p, m, v)
 }
 
 /// Scales `grad` so that its Euclidean norm is at most `max_norm`; returns the norm before.

@@ -1,13 +1,17 @@
 //! Multi-layer perceptrons, policies, Adam, normaliser, Fisher-vector product, conjugate gradient.
 
 mod adam;
+mod buffer;
 mod cg;
+mod kernel;
 mod mlp;
 mod normalizer;
+mod peak;
 mod policy;
 
 pub use adam::{Adam, clip_grad_norm};
 pub use cg::{CgInfo, CgScratch, NotPositiveDefinite, conjugate_gradient};
 pub use mlp::{Mlp, Tensor, Workspace};
 pub use normalizer::{Moments, Normalizer};
+pub use peak::fma_block;
 pub use policy::{Dist, Head, Policy, PolicyWorkspace};

@@ -1,21 +1,62 @@
 //! Multi-layer perceptron: tanh hidden layers, linear output.
 //!
 //! ```text
-//! h₀ = x,   h_{l+1} = tanh(h_l W_l + b_l),   y = h_L W_L + b_L
+//! h₀ = x,   h_{l+1} = tanh([h_l 1] W_l),   y = [h_L 1] W_L
+//! δ_L = ∂L/∂y,   ∂L/∂W_l = [h_l 1]ᵀ δ_{l+1},   δ_l = (δ_{l+1} W̄_lᵀ) (1 − h_l²)
 //! ```
 //!
-//! Parameters are one flat vector: for each layer `W` as `[in][out]` (the transpose of PyTorch's), then `b`.
+//! `W` is `[in + 1][out]`, its last row the bias; `W̄` is without that row. The flat parameters are the layers
+//! one after the other. (PyTorch keeps the transpose: see [`Tensor`].)
+//!
+//! A batch runs in chunks of 64 rows, so activations stay in the cache. The gradient of a chunk is summed in
+//! `f32`, chunks are added in order in `f64`.
 
 use epo_core::Stream;
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::buffer::{Buffer, LINE};
+use crate::kernel::{self, Factors};
+
+/// Rows processed together.
+const CHUNK: usize = 64;
 
 /// A fully connected network.
+///
+/// ```
+/// use epo_core::{Purpose, Stream};
+/// use epo_nn::Mlp;
+/// let mut mlp = Mlp::new(&[2, 1], &mut Stream::new(0, Purpose::Init, 0));
+/// mlp.set_params(&[3.0, 4.0, 0.5]); // y = 3 x₀ + 4 x₁ + 0.5
+/// let mut ws = mlp.workspace(64);
+/// ws.load(&[1.0, 1.0, 0.0, 2.0]); // two rows
+/// assert_eq!(mlp.forward(&mut ws), [7.5, 8.5]);
+/// let mut grad = [0.0; 3];
+/// mlp.backward(&mut ws, &[1.0, 1.0], &mut grad); // of the sum of both outputs
+/// assert_eq!(grad, [1.0, 3.0, 2.0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Mlp {
-    sizes: Vec<usize>,
     params: Vec<f32>,
+    layers: Vec<Layer>,
+    arch: Arch,
+}
+
+/// One affine map, with its weights packed for the kernels.
+#[derive(Clone, Debug)]
+struct Layer {
+    n_in: usize,
+    n_out: usize,
+    /// Where `W` begins in the flat parameters.
+    at: usize,
+    /// `W`, packed.
+    forward: Buffer,
+    /// `W̄ᵀ`, packed; empty for the first layer, whose input needs no gradient.
+    backward: Buffer,
 }
 
 /// Where a named tensor lies in the flat parameters.
+///
+/// A weight is stored `[in, out]`: transpose it for PyTorch, whose `Linear.weight` is `[out, in]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// `0.weight`, `0.bias`, …
@@ -26,14 +67,36 @@ pub struct Tensor {
     pub range: std::ops::Range<usize>,
 }
 
-/// Buffers of a batched forward and backward pass: the input rows, all activations, the gradients.
+/// Buffers of forward and backward passes: the rows loaded, their activations, scratch.
+///
+/// Made by [`Mlp::workspace`] for networks of the same sizes. It grows when more rows are loaded and allocates
+/// nothing otherwise.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// `h₀ … y`, each `[rows][size]`.
-    acts: Vec<Vec<f32>>,
-    deltas: Vec<Vec<f32>>,
+    /// `[h_l 1]` of all rows loaded.
+    batch: Activations,
+    /// The same for one chunk: what `predict` works in.
+    chunk: Activations,
+    /// Two of one chunk: `δ_l`, or the tangents of `h_l`.
+    delta: [Buffer; 2],
+    /// Packed direction of `jvp`.
+    packed: Vec<Buffer>,
+    /// Outputs, dense.
+    out: Vec<f32>,
+    /// Sum over chunks.
+    sum: Vec<f64>,
     rows: usize,
-    inputs: usize,
+    n_out: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Activations {
+    /// `h₀ … h_L, y`: one buffer per size; that of `y` holds one chunk.
+    h: Vec<Buffer>,
+    /// Their row strides.
+    ld: Vec<usize>,
+    n_in: usize,
+    n_out: usize,
 }
 
 impl Mlp {
@@ -48,30 +111,41 @@ impl Mlp {
 
     /// The same with `tail` more parameters, zero, at the end, which the network itself does not use.
     pub(crate) fn with_tail(sizes: &[usize], tail: usize, stream: &mut Stream) -> Self {
-        assert!(sizes.len() >= 2, "an input and an output size");
-        assert!(sizes.iter().all(|&n| n > 0), "sizes are positive: {sizes:?}");
-        let mut params = Vec::new();
-        for w in sizes.windows(2) {
-            let bound = 1.0 / (w[0] as f64).sqrt();
-            params.extend((0..(w[0] + 1) * w[1]).map(|_| ((2.0 * stream.uniform() - 1.0) * bound) as f32));
-        }
-        params.extend(std::iter::repeat_n(0.0, tail));
-        Self { sizes: sizes.to_vec(), params }
+        Self::with_arch(sizes, tail, stream, Arch::new())
     }
 
-    /// Widths, input first.
-    pub fn sizes(&self) -> &[usize] {
-        &self.sizes
+    fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
+        assert!(sizes.len() >= 2, "an input and an output size");
+        assert!(sizes.iter().all(|&n| n > 0), "sizes are positive: {sizes:?}");
+        let lanes = arch.dispatch(Lanes);
+        let (mut params, mut layers) = (Vec::new(), Vec::new());
+        for (l, w) in sizes.windows(2).enumerate() {
+            let (n_in, n_out, at) = (w[0], w[1], params.len());
+            let bound = 1.0 / (n_in as f64).sqrt();
+            params.extend((0..(n_in + 1) * n_out).map(|_| ((2.0 * stream.uniform() - 1.0) * bound) as f32));
+            let forward = Buffer::new((n_in + 1) * kernel::padded(n_out, lanes));
+            let backward = if l == 0 { 0 } else { n_out * kernel::padded(n_in, lanes) };
+            layers.push(Layer { n_in, n_out, at, forward, backward: Buffer::new(backward) });
+        }
+        params.extend(std::iter::repeat_n(0.0, tail));
+        let mut this = Self { params, layers, arch };
+        this.refresh();
+        this
     }
 
     /// Width of the input.
     pub fn inputs(&self) -> usize {
-        self.sizes[0]
+        self.layers[0].n_in
     }
 
     /// Width of the output.
     pub fn outputs(&self) -> usize {
-        self.sizes[self.sizes.len() - 1]
+        self.layers[self.layers.len() - 1].n_out
+    }
+
+    /// Widths, input first.
+    pub fn sizes(&self) -> Vec<usize> {
+        std::iter::once(self.inputs()).chain(self.layers.iter().map(|l| l.n_out)).collect()
     }
 
     /// All parameters.
@@ -82,6 +156,7 @@ impl Mlp {
     /// Changes the parameters in place: `mlp.update(|p| adam.step(p, &grad, lr))`.
     pub fn update(&mut self, change: impl FnOnce(&mut [f32])) {
         change(&mut self.params);
+        self.refresh();
     }
 
     /// Replaces the parameters.
@@ -92,125 +167,129 @@ impl Mlp {
         self.update(|p| p.copy_from_slice(params));
     }
 
+    fn refresh(&mut self) {
+        self.arch.dispatch(Refresh { params: &self.params, layers: &mut self.layers });
+    }
+
     /// The parts of the flat vector, by name.
     pub fn tensors(&self) -> Vec<Tensor> {
-        let mut at = 0;
         let mut out = Vec::new();
-        for (l, w) in self.sizes.windows(2).enumerate() {
-            let (n, m) = (w[0], w[1]);
-            out.push(Tensor { name: format!("{l}.weight"), shape: vec![n, m], range: at..at + n * m });
-            out.push(Tensor {
-                name: format!("{l}.bias"),
-                shape: vec![m],
-                range: at + n * m..at + (n + 1) * m,
-            });
-            at += (n + 1) * m;
+        for (l, &Layer { n_in, n_out, at, .. }) in self.layers.iter().enumerate() {
+            let bias = at + n_in * n_out;
+            out.push(Tensor { name: format!("{l}.weight"), shape: vec![n_in, n_out], range: at..bias });
+            out.push(Tensor { name: format!("{l}.bias"), shape: vec![n_out], range: bias..bias + n_out });
         }
         out
     }
 
     /// Buffers for up to `rows` rows (they grow when more are loaded).
     pub fn workspace(&self, rows: usize) -> Workspace {
-        let buffers: Vec<Vec<f32>> = self.sizes.iter().map(|n| vec![0.0; n * rows]).collect();
-        Workspace { deltas: buffers.clone(), acts: buffers, rows: 0, inputs: self.inputs() }
+        let sizes = self.sizes();
+        let batch = Activations::new(&sizes, rows);
+        let widest = batch.ld.iter().max().copied().unwrap_or(0);
+        Workspace {
+            batch,
+            chunk: Activations::new(&sizes, CHUNK),
+            delta: [Buffer::new(CHUNK * widest), Buffer::new(CHUNK * widest)],
+            packed: self.layers.iter().map(|l| Buffer::new(l.forward.len())).collect(),
+            out: Vec::with_capacity(rows * self.outputs()),
+            sum: vec![0.0; if rows > CHUNK { self.params.len() } else { 0 }],
+            rows: 0,
+            n_out: self.outputs(),
+        }
     }
 
     /// Computes the output for the rows loaded in the workspace: `[rows][outputs]`.
     pub fn forward<'w>(&self, ws: &'w mut Workspace) -> &'w [f32] {
-        let mut at = 0;
-        for l in 0..self.sizes.len() - 1 {
-            let (n, m) = (self.sizes[l], self.sizes[l + 1]);
-            let (w, b) = self.params[at..at + (n + 1) * m].split_at(n * m);
-            let hidden = l + 2 < self.sizes.len();
-            let (x, y) = ws.acts.split_at_mut(l + 1);
-            y[0].resize(ws.rows * m, 0.0);
-            for (x, y) in x[l].chunks_exact(n).zip(y[0].chunks_exact_mut(m)) {
-                for j in 0..m {
-                    let mut acc = 0.0_f32;
-                    for k in 0..n {
-                        acc = x[k].mul_add(w[k * m + j], acc);
-                    }
-                    acc += b[j];
-                    y[j] = if hidden { acc.tanh() } else { acc };
-                }
-            }
-            at += (n + 1) * m;
+        ws.out.resize(ws.rows * ws.n_out, 0.0);
+        for first in (0..ws.rows).step_by(CHUNK) {
+            let rows = CHUNK.min(ws.rows - first);
+            self.arch.dispatch(Forward { layers: &self.layers, acts: &mut ws.batch, first, rows });
+            ws.batch.copy_out(rows, &mut ws.out[first * ws.n_out..]);
         }
-        ws.output()
+        &ws.out
     }
 
     /// Gradient of `Σ_i dout_i · y_i` for the rows of the last [`forward`](Self::forward), written (not added)
-    /// to `grad`, which is as long as the parameters.
+    /// to `grad`, which is as long as the parameters. `dout` is `[rows][outputs]`.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn backward(&self, ws: &mut Workspace, dout: &[f32], grad: &mut [f32]) {
         assert_eq!(dout.len(), ws.rows * self.outputs(), "dout");
         assert_eq!(grad.len(), self.params.len(), "grad");
-        grad.fill(0.0);
-        let last = self.sizes.len() - 1;
-        ws.deltas[last].clear();
-        ws.deltas[last].extend_from_slice(dout);
-        let mut at: usize = self.sizes.windows(2).map(|w| (w[0] + 1) * w[1]).sum();
-        for l in (0..last).rev() {
-            let (n, m) = (self.sizes[l], self.sizes[l + 1]);
-            at -= (n + 1) * m;
-            let w = &self.params[at..at + n * m];
-            let (dw, db) = grad[at..at + (n + 1) * m].split_at_mut(n * m);
-            let (dx, dy) = ws.deltas.split_at_mut(l + 1);
-            dx[l].resize(ws.rows * n, 0.0);
-            let (h, dy) = (&ws.acts[l], &dy[0]);
-            for ((h, dy), dx) in h.chunks_exact(n).zip(dy.chunks_exact(m)).zip(dx[l].chunks_exact_mut(n)) {
-                for j in 0..m {
-                    db[j] += dy[j];
-                }
-                for k in 0..n {
-                    let mut acc = 0.0;
-                    for j in 0..m {
-                        dw[k * m + j] += h[k] * dy[j];
-                        acc += w[k * m + j] * dy[j];
-                    }
-                    dx[k] = acc * (1.0 - h[k] * h[k]);
-                }
+        if ws.rows <= CHUNK {
+            grad.fill(0.0); // the tail, and everything when there is no row
+            self.backward_chunk(ws, 0, dout, grad);
+            return;
+        }
+        ws.sum.clear();
+        ws.sum.resize(grad.len(), 0.0);
+        for (c, dout) in dout.chunks(CHUNK * self.outputs()).enumerate() {
+            self.backward_chunk(ws, c * CHUNK, dout, grad);
+            for (sum, g) in ws.sum.iter_mut().zip(&*grad) {
+                *sum += f64::from(*g);
             }
         }
+        for (g, sum) in grad.iter_mut().zip(&ws.sum) {
+            *g = *sum as f32;
+        }
+    }
+
+    fn backward_chunk(&self, ws: &mut Workspace, first: usize, dout: &[f32], grad: &mut [f32]) {
+        let Workspace { batch, delta, .. } = ws;
+        self.arch.dispatch(Backward { layers: &self.layers, acts: batch, delta, first, dout, grad });
     }
 
     /// Directional derivative of the outputs of the last [`forward`](Self::forward) along `v` (a vector of
     /// parameters): `out = J v`, `[rows][outputs]`.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn jvp(&self, ws: &mut Workspace, v: &[f32], out: &mut [f32]) {
-        let mut dh = vec![0.0; ws.rows * self.sizes[0]];
-        let mut at = 0;
-        for l in 0..self.sizes.len() - 1 {
-            let (n, m) = (self.sizes[l], self.sizes[l + 1]);
-            let hidden = l + 2 < self.sizes.len();
-            let mut next = vec![0.0; ws.rows * m];
-            for i in 0..ws.rows {
-                for j in 0..m {
-                    let mut acc = v[at + n * m + j];
-                    for k in 0..n {
-                        acc += dh[i * n + k] * self.params[at + k * m + j];
-                        acc += ws.acts[l][i * n + k] * v[at + k * m + j];
-                    }
-                    let h = ws.acts[l + 1][i * m + j];
-                    next[i * m + j] = if hidden { acc * (1.0 - h * h) } else { acc };
-                }
-            }
-            dh = next;
-            at += (n + 1) * m;
+        assert_eq!(v.len(), self.params.len(), "v");
+        assert_eq!(out.len(), ws.rows * self.outputs(), "out");
+        let Workspace { batch, delta, packed, .. } = ws;
+        self.arch.dispatch(Pack { layers: &self.layers, v, packed });
+        for (c, out) in out.chunks_mut(CHUNK * self.outputs()).enumerate() {
+            self.arch.dispatch(Jvp {
+                layers: &self.layers,
+                acts: batch,
+                delta,
+                packed,
+                first: c * CHUNK,
+                out,
+            });
         }
-        out.copy_from_slice(&dh);
     }
 
-    /// Outputs for any number of rows, without keeping what `backward` needs. `x` is `[n][inputs]`, `out`
-    /// `[n][outputs]`.
+    /// Outputs for any number of rows. Leaves the rows loaded in the workspace, and what
+    /// [`backward`](Self::backward) needs, as they are. `x` is `[n][inputs]`, `out` `[n][outputs]`.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn predict(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
-        for (x, out) in x.chunks(64 * self.inputs()).zip(out.chunks_mut(64 * self.outputs())) {
-            ws.load(x);
-            out.copy_from_slice(self.forward(ws));
+        let (n_in, n_out) = (self.inputs(), self.outputs());
+        assert_eq!(x.len() % n_in, 0, "whole rows");
+        assert_eq!(out.len(), x.len() / n_in * n_out, "out");
+        for (x, out) in x.chunks(CHUNK * n_in).zip(out.chunks_mut(CHUNK * n_out)) {
+            for (i, x) in x.chunks_exact(n_in).enumerate() {
+                ws.chunk.set_row(i, x);
+            }
+            let rows = x.len() / n_in;
+            self.arch.dispatch(Forward { layers: &self.layers, acts: &mut ws.chunk, first: 0, rows });
+            ws.chunk.copy_out(rows, out);
         }
     }
 
     /// The output for one row. Its bits are those of the same row in any batch.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn forward_one(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
-        self.predict(x, ws, out);
+        ws.chunk.set_row(0, x);
+        self.arch.dispatch(ForwardOne { layers: &self.layers, acts: &mut ws.chunk });
+        ws.chunk.copy_out(1, out);
     }
 }
 
@@ -220,11 +299,13 @@ impl Workspace {
     /// # Panics
     /// If the length is not a whole number of rows.
     pub fn load(&mut self, rows: &[f32]) {
-        let n = self.inputs;
+        let n = self.batch.n_in;
         assert_eq!(rows.len() % n, 0, "whole rows");
         self.rows = rows.len() / n;
-        self.acts[0].clear();
-        self.acts[0].extend_from_slice(rows);
+        self.batch.reserve(self.rows);
+        for (i, row) in rows.chunks_exact(n).enumerate() {
+            self.batch.set_row(i, row);
+        }
     }
 
     /// Loads the rows of `source` (`[any][inputs]`) that `index` names, in that order.
@@ -232,11 +313,11 @@ impl Workspace {
     /// # Panics
     /// If an index is out of range.
     pub fn gather(&mut self, source: &[f32], index: &[u32]) {
-        let n = self.inputs;
+        let n = self.batch.n_in;
         self.rows = index.len();
-        self.acts[0].clear();
-        for &i in index {
-            self.acts[0].extend_from_slice(&source[i as usize * n..][..n]);
+        self.batch.reserve(self.rows);
+        for (i, &from) in index.iter().enumerate() {
+            self.batch.set_row(i, &source[from as usize * n..][..n]);
         }
     }
 
@@ -247,6 +328,237 @@ impl Workspace {
 
     /// The outputs of the last forward pass, `[rows][outputs]`.
     pub fn output(&self) -> &[f32] {
-        &self.acts[self.acts.len() - 1]
+        &self.out
+    }
+}
+
+impl Activations {
+    fn new(sizes: &[usize], rows: usize) -> Self {
+        // room for the 1; an odd number of cache lines, so that the rows fall in different cache sets
+        let ld: Vec<usize> = sizes.iter().map(|n| ((n + 1).div_ceil(LINE) | 1) * LINE).collect();
+        let mut this = Self {
+            h: sizes.iter().map(|_| Buffer::default()).collect(),
+            ld,
+            n_in: sizes[0],
+            n_out: sizes[sizes.len() - 1],
+        };
+        this.reserve(rows.max(1));
+        this
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        let last = self.h.len() - 1;
+        for (l, (h, ld)) in self.h.iter_mut().zip(&self.ld).enumerate() {
+            h.reserve(ld * if l == last { CHUNK } else { rows });
+        }
+    }
+
+    fn set_row(&mut self, i: usize, x: &[f32]) {
+        let row = &mut self.h[0][i * self.ld[0]..][..self.ld[0]];
+        row[..self.n_in].copy_from_slice(x);
+        row[self.n_in] = 1.0;
+    }
+
+    /// The outputs of the last chunk, dense.
+    fn copy_out(&self, rows: usize, out: &mut [f32]) {
+        let (y, ld) = (&self.h[self.h.len() - 1], self.ld[self.ld.len() - 1]);
+        for (y, out) in y.chunks_exact(ld).zip(out.chunks_exact_mut(self.n_out)).take(rows) {
+            out.copy_from_slice(&y[..self.n_out]);
+        }
+    }
+}
+
+/// Lanes of a vector.
+struct Lanes;
+
+impl WithSimd for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES
+    }
+}
+
+/// Packs the weights anew.
+struct Refresh<'a> {
+    params: &'a [f32],
+    layers: &'a mut [Layer],
+}
+
+impl WithSimd for Refresh<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (l, layer) in self.layers.iter_mut().enumerate() {
+            let (n_in, n_out) = (layer.n_in, layer.n_out);
+            let w = &self.params[layer.at..][..(n_in + 1) * n_out];
+            kernel::pack(simd, w, n_out, &mut layer.forward);
+            if l > 0 {
+                kernel::pack_transposed::<S>(&w[..n_in * n_out], n_out, &mut layer.backward);
+            }
+        }
+    }
+}
+
+/// Packs a direction as [`Refresh`] packs the weights.
+struct Pack<'a> {
+    layers: &'a [Layer],
+    v: &'a [f32],
+    packed: &'a mut [Buffer],
+}
+
+impl WithSimd for Pack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (layer, packed) in self.layers.iter().zip(self.packed) {
+            let (n_in, n_out) = (layer.n_in, layer.n_out);
+            let v = &self.v[layer.at..][..(n_in + 1) * n_out];
+            kernel::pack(simd, v, n_out, packed);
+        }
+    }
+}
+
+/// All layers for one chunk.
+struct Forward<'a> {
+    layers: &'a [Layer],
+    acts: &'a mut Activations,
+    first: usize,
+    rows: usize,
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { layers, acts: Activations { h, ld, .. }, first, rows } = self;
+        for (l, layer) in layers.iter().enumerate() {
+            let hidden = l + 1 < layers.len();
+            let (x, y) = h.split_at_mut(l + 1);
+            let (x, y) = (&x[l][first * ld[l]..], &mut y[0][if hidden { first * ld[l + 1] } else { 0 }..]);
+            let depth = layer.n_in + 1;
+            let factors = Factors { a: x, lda: ld[l], depth, b: &layer.forward, b_depth: depth };
+            kernel::product(simd, [factors], rows, layer.n_out, y, ld[l + 1]);
+            if hidden {
+                for row in y.chunks_exact_mut(ld[l + 1]).take(rows) {
+                    kernel::tanh_in_place(simd, &mut row[..kernel::padded(layer.n_out, S::F32_LANES)]);
+                    row[layer.n_out] = 1.0;
+                }
+            }
+        }
+    }
+}
+
+/// All layers for one row, the first of `acts`.
+struct ForwardOne<'a> {
+    layers: &'a [Layer],
+    acts: &'a mut Activations,
+}
+
+impl WithSimd for ForwardOne<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (l, layer) in self.layers.iter().enumerate() {
+            let (x, y) = self.acts.h.split_at_mut(l + 1);
+            let y = &mut y[0];
+            kernel::product_one(simd, &x[l][..layer.n_in + 1], &layer.forward, layer.n_out, y);
+            if l + 1 < self.layers.len() {
+                kernel::tanh_in_place(simd, &mut y[..kernel::padded(layer.n_out, S::F32_LANES)]);
+                y[layer.n_out] = 1.0;
+            }
+        }
+    }
+}
+
+/// The gradient of one chunk.
+struct Backward<'a> {
+    layers: &'a [Layer],
+    acts: &'a Activations,
+    delta: &'a mut [Buffer; 2],
+    first: usize,
+    dout: &'a [f32],
+    grad: &'a mut [f32],
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { layers, acts: Activations { h, ld, n_out, .. }, delta, first, dout, grad } = self;
+        let rows = dout.len() / n_out;
+        let [d, next] = delta;
+        let (mut d, mut next) = (d, next);
+        // padded columns of δ meet zero weights or are not stored, but they must be finite
+        for (d, dout) in d.chunks_exact_mut(ld[layers.len()]).zip(dout.chunks_exact(*n_out)) {
+            d[..*n_out].copy_from_slice(dout);
+            d[*n_out..].fill(0.0);
+        }
+        for (l, layer) in layers.iter().enumerate().rev() {
+            let (n_in, n_out, ldd) = (layer.n_in, layer.n_out, ld[l + 1]);
+            let x = &h[l][first * ld[l]..][..rows * ld[l]];
+            let dw = &mut grad[layer.at..][..(n_in + 1) * n_out];
+            kernel::outer_product(simd, x, ld[l], &d[..rows * ldd], ldd, n_in + 1, n_out, dw);
+            if l > 0 {
+                let factors = Factors { a: d, lda: ldd, depth: n_out, b: &layer.backward, b_depth: n_out };
+                kernel::product(simd, [factors], rows, n_in, next, ld[l]);
+                let width = kernel::padded(n_in, S::F32_LANES);
+                for (d, x) in next.chunks_exact_mut(ld[l]).zip(x.chunks_exact(ld[l])) {
+                    kernel::tanh_backward(simd, &x[..width], &mut d[..width]);
+                }
+                (d, next) = (next, d);
+            }
+        }
+    }
+}
+
+/// The tangents of one chunk: `ḣ_{l+1} = (ḣ_l W̄_l + [h_l 1] V_l)(1 − h_{l+1}²)`, `ḣ₀ = 0`.
+struct Jvp<'a> {
+    layers: &'a [Layer],
+    acts: &'a Activations,
+    delta: &'a mut [Buffer; 2],
+    packed: &'a [Buffer],
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Jvp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { layers, acts: Activations { h, ld, n_out, .. }, delta, packed, first, out } = self;
+        let rows = out.len() / n_out;
+        let [d, next] = delta;
+        let (mut d, mut next) = (d, next);
+        for (l, layer) in layers.iter().enumerate() {
+            let depth = layer.n_in + 1;
+            let x = &h[l][first * ld[l]..];
+            let direct = Factors { a: x, lda: ld[l], depth, b: &packed[l], b_depth: depth };
+            let carried = Factors { a: d, lda: ld[l], depth: layer.n_in, b: &layer.forward, b_depth: depth };
+            if l == 0 {
+                kernel::product(simd, [direct], rows, layer.n_out, next, ld[l + 1]);
+            } else {
+                kernel::product(simd, [direct, carried], rows, layer.n_out, next, ld[l + 1]);
+            }
+            if l + 1 < layers.len() {
+                let width = kernel::padded(layer.n_out, S::F32_LANES);
+                let y = h[l + 1][first * ld[l + 1]..].chunks_exact(ld[l + 1]);
+                for (d, y) in next.chunks_exact_mut(ld[l + 1]).zip(y).take(rows) {
+                    kernel::tanh_backward(simd, &y[..width], &mut d[..width]);
+                }
+            }
+            (d, next) = (next, d);
+        }
+        let ld = ld[layers.len()];
+        for (d, out) in d.chunks_exact(ld).zip(out.chunks_exact_mut(*n_out)) {
+            out.copy_from_slice(&d[..*n_out]);
+        }
     }
 }
