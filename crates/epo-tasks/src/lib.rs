@@ -16,10 +16,12 @@
 
 mod navigation;
 mod numpy_legacy;
+mod numpy_generator;
 mod registry;
 mod task_env;
 mod velocity;
 
 pub use epo_mujoco::{BodyId, Geom, Shape};
+pub use numpy_generator::NumpyGenerator;
 pub use registry::{TaskError, TaskInfo, make, task, tasks};
 pub use task_env::TaskEnv;
