@@ -16,6 +16,7 @@
 
 mod navigation;
 mod numpy_legacy;
+pub mod npz;
 mod numpy_generator;
 mod registry;
 mod task_env;
