@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod commands;
 mod exit;
+mod output;
 
 /// Constrained reinforcement learning: EPO, its baselines and the Safety-Gymnasium tasks.
 #[derive(Parser, Debug)]
@@ -21,11 +22,17 @@ struct Cli {
 enum Command {
     /// List the tasks with their sizes, rewards and costs
     Tasks(commands::tasks::Args),
+    /// Step recorded reference episodes and report the largest differences
+    Parity(commands::parity::Args),
+    /// Write one episode of a random policy for a viewer
+    Rollout(commands::rollout::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Tasks(args) => commands::tasks::run(args),
+        Command::Parity(args) => commands::parity::run(args),
+        Command::Rollout(args) => commands::rollout::run(args),
     };
     match result {
         Ok(code) => code.into(),

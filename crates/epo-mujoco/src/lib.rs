@@ -16,7 +16,7 @@
 
 mod messages;
 
-use mujoco_rs::mujoco_c::{mj_objectVelocity, mjtWarning};
+use mujoco_rs::mujoco_c::{mj_normalizeQuat, mj_objectVelocity, mjtWarning};
 use mujoco_rs::prelude::*;
 use mujoco_rs::wrappers::mj_model::{MjtDisableBit, MjtGeomBase, MjtObjBase};
 
@@ -144,6 +144,13 @@ impl Sim {
         self.model().name_to_id(kind, name).ok_or_else(missing)
     }
 
+    /// Scales all masses and inertias so that they sum up to `kilograms`.
+    pub fn set_total_mass(&mut self, kilograms: f64) {
+        // SAFETY: only entries of float arrays are written; no size, index or address changes.
+        unsafe { self.data.model_mut() }.set_totalmass(kilograms);
+        self.data.set_const();
+    }
+
     /// The compiled model, for sizes and constants.
     pub fn model(&self) -> &MjModel {
         self.data.model()
@@ -178,6 +185,17 @@ impl Sim {
     /// `mj_forward`: all quantities of the present state, time stands still.
     pub fn forward(&mut self) {
         self.data.forward();
+    }
+
+    /// `mj_rnePostConstraint`: the forces between bodies and from outside, of the state of the last forward pass.
+    pub fn rne_post_constraint(&mut self) {
+        self.data.rne_post_constraint();
+    }
+
+    /// `mj_normalizeQuat`: gives every quaternion in the positions length 1.
+    pub fn normalize_quaternions(&mut self) {
+        // SAFETY: the positions belong to this model, and the C library alone touches them during the call.
+        unsafe { mj_normalizeQuat(self.model().ffi(), self.data.ffi().qpos) };
     }
 
     /// `mj_resetData`: the model's initial state.
@@ -328,6 +346,34 @@ impl Sim {
             );
         }
         [v[3], v[4], v[5]]
+    }
+    /// World position of every body's centre of mass.
+    pub fn xipos(&self) -> &[[f64; 3]] {
+        self.data.xipos()
+    }
+    /// Mass of every body, in kilograms.
+    pub fn body_mass(&self) -> &[f64] {
+        self.model().body_mass()
+    }
+    /// Inertia and mass of every body about the centre of its tree.
+    pub fn cinert(&self) -> &[[f64; 10]] {
+        self.data.cinert()
+    }
+    /// Velocity of every body at the centre of its tree: turning, then moving.
+    pub fn cvel(&self) -> &[[f64; 6]] {
+        self.data.cvel()
+    }
+    /// Forces of the actuators, one per degree of freedom.
+    pub fn qfrc_actuator(&self) -> &[f64] {
+        self.data.qfrc_actuator()
+    }
+    /// Outer force on every body, torque first; see [`rne_post_constraint`](Self::rne_post_constraint).
+    pub fn cfrc_ext(&self) -> &[[f64; 6]] {
+        self.data.cfrc_ext()
+    }
+    /// Seconds per [`step`](Self::step).
+    pub fn timestep(&self) -> f64 {
+        self.model().opt().timestep
     }
     /// All sensor readings, in the order of the model.
     pub fn sensordata(&self) -> &[f64] {

@@ -18,7 +18,9 @@ mod navigation;
 mod numpy_legacy;
 pub mod npz;
 mod numpy_generator;
+pub mod parity;
 mod registry;
+pub mod rollout;
 mod task_env;
 mod velocity;
 

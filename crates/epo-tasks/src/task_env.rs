@@ -82,6 +82,11 @@ impl TaskEnv {
         self.goal_met
     }
 
+    /// Simulated seconds since the reset.
+    pub fn time(&self) -> f64 {
+        self.sim().time()
+    }
+
     /// Generalised positions of the simulator.
     pub fn qpos(&self) -> &[f64] {
         self.sim().qpos()

@@ -1,3 +1,5 @@
 //! One module per command, each with its `Args` and a `run`.
 
+pub(crate) mod parity;
+pub(crate) mod rollout;
 pub(crate) mod tasks;

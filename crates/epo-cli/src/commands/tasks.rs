@@ -1,6 +1,9 @@
 //! `epo tasks`
 
+use serde::Serialize;
+
 use crate::exit::Code;
+use crate::output::print;
 
 /// Arguments of `epo tasks`.
 #[derive(clap::Args, Debug)]
@@ -10,8 +13,41 @@ pub(crate) struct Args {
     json: bool,
 }
 
+#[derive(Serialize)]
+struct Row {
+    id: &'static str,
+    obs: usize,
+    act: usize,
+    max_steps: usize,
+    reward: &'static str,
+    cost: &'static str,
+}
+
 /// Lists the tasks.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let _ = args.json;
+    let rows: Vec<Row> = epo_tasks::tasks()
+        .iter()
+        .map(|t| Row {
+            id: &t.id,
+            obs: t.obs_len,
+            act: t.act_len,
+            max_steps: t.max_steps,
+            reward: t.reward,
+            cost: t.cost,
+        })
+        .collect();
+    if args.json {
+        print(&serde_json::to_string_pretty(&rows)?)?;
+        return Ok(Code::Done);
+    }
+    let width = |column: fn(&Row) -> usize| rows.iter().map(column).max().unwrap_or(0);
+    let (id_width, reward_width) = (width(|r| r.id.len()), width(|r| r.reward.len()));
+    let mut text = format!("{:<id_width$}  obs  act  steps  {:<reward_width$}  cost", "id", "reward");
+    for Row { id, obs, act, max_steps, reward, cost } in &rows {
+        text += &format!(
+            "\n{id:<id_width$}  {obs:>3}  {act:>3}  {max_steps:>5}  {reward:<reward_width$}  {cost}"
+        );
+    }
+    print(&text)?;
     Ok(Code::Done)
 }

@@ -1,0 +1,81 @@
+//! `epo parity`
+
+use std::path::{Path, PathBuf};
+
+use epo_tasks::parity::{Comparison, ParityError, Recording, compare};
+use serde::Serialize;
+
+use crate::exit::Code;
+use crate::output::print;
+
+/// Arguments of `epo parity`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Recorded episodes (.npz)
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    file: String,
+    #[serde(flatten)]
+    comparison: Comparison,
+}
+
+/// Steps recorded reference episodes and reports the largest differences.
+///
+/// A file that cannot be used is reported on stderr and makes the command fail; the others are still compared.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let (mut rows, mut unusable) = (Vec::new(), None);
+    for file in &args.files {
+        match check(file) {
+            Ok(comparison) => rows.push(Row { file: file.display().to_string(), comparison }),
+            Err(error) => {
+                eprintln!("error: {}: {error}", file.display());
+                unusable.get_or_insert(code_of(&error));
+            }
+        }
+    }
+    if args.json {
+        print(&serde_json::to_string_pretty(&rows)?)?;
+    } else if !rows.is_empty() {
+        print(&table(&rows))?;
+    }
+    let all_ok = rows.iter().all(|row| row.comparison.ok);
+    Ok(unusable.unwrap_or(if all_ok { Code::Done } else { Code::NotMet }))
+}
+
+fn check(file: &Path) -> Result<Comparison, ParityError> {
+    compare(&Recording::open(file)?)
+}
+
+/// A file that cannot be read is an I/O failure; one that can and is no recording is a failure.
+fn code_of(error: &ParityError) -> Code {
+    match error {
+        ParityError::File(epo_tasks::npz::NpzError::Io(_)) => Code::Io,
+        _ => Code::Failed,
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<44} {:>6} {:>9} {:>9} {:>9} {:>9}  agrees",
+        "file", "steps", "obs", "reward", "cost", "qpos"
+    );
+    for Row { file, comparison: c } in rows {
+        let name = Path::new(file).file_name().map_or(file.clone(), |n| n.to_string_lossy().into_owned());
+        let verdict = match c.first_diff_step {
+            None => "yes".to_owned(),
+            Some(step) => format!("NO, from step {step}"),
+        };
+        text += &format!(
+            "\n{name:<44} {:>6} {:>9.1e} {:>9.1e} {:>9.1e} {:>9.1e}  {verdict}",
+            c.steps, c.max_obs, c.max_reward, c.max_cost, c.max_qpos
+        );
+    }
+    text
+}

@@ -1,0 +1,56 @@
+//! `epo rollout`
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use epo_tasks::rollout::{Rollout, record};
+
+use crate::exit::{Code, Exit};
+
+/// Arguments of `epo rollout`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Task id (`epo tasks` lists them)
+    task: String,
+    /// Seed of the episode and of the random policy
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Stop after so many steps; without it, at the end of the episode
+    #[arg(long)]
+    steps: Option<usize>,
+    /// File to write (docs/rollout-format.md)
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// Writes one episode of a random policy for a viewer.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let mut env = epo_tasks::make(&args.task).context(Exit(Code::Usage))?;
+    let steps = args.steps.unwrap_or(env.info().max_steps);
+    let rollout = record(&mut env, args.seed, steps)?;
+    save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;
+    let (reward, cost): (f64, f64) =
+        rollout.frames.iter().fold((0.0, 0.0), |(r, c), frame| (r + frame.reward, c + frame.cost));
+    eprintln!("{}: {} steps, return {reward:.3}, cost {cost}", args.task, rollout.frames.len() - 1);
+    Ok(Code::Done)
+}
+
+/// Writes under a temporary name in the same folder and renames: the file is whole or not there.
+fn save(rollout: &Rollout, path: &Path) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
+    let partial = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
+    let written = write(rollout, &partial).and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial); // the first error is the one to report
+    }
+    written
+}
+
+fn write(rollout: &Rollout, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer(&mut file, rollout)?;
+    file.write_all(b"\n")?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
