@@ -15,9 +15,9 @@
 //! ```
 
 mod navigation;
-mod numpy_legacy;
 pub mod npz;
 mod numpy_generator;
+mod numpy_legacy;
 pub mod parity;
 mod registry;
 pub mod rollout;
