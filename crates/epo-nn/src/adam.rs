@@ -163,3 +163,64 @@ pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
     }
     norm
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand, β = (.9, .999), lr .1: after one step m̂ = g and √v̂ = |g|, so θ moves by lr·g/(|g| + ε); g = 0
+    /// does not move. Second step with g = −2 after g = 2: m = .9·.2 − .2 = −.02, m̂ = −.02/.19;
+    /// v = .999·.004 + .004 = .007996, v̂ = .007996/.001999 = 4. Move: lr·(.02/.19)/2.
+    /// Kills: a missing bias correction, swapped β, ε inside the root, the wrong sign.
+    #[test]
+    fn two_steps_by_hand() {
+        let n = 19; // whole vectors and a rest
+        let (mut params, mut adam) = (vec![1.0_f32; n], Adam::new(n).with_eps(0.5));
+        let mut grad = vec![2.0; n];
+        grad[3] = 0.0;
+        adam.step(&mut params, &grad, 0.1);
+        let first = 1.0 - 0.1 * 2.0 / (2.0 + 0.5);
+        for (i, p) in params.iter().enumerate() {
+            let want = if i == 3 { 1.0 } else { first };
+            assert!((f64::from(*p) - want).abs() < 1e-6, "{i}: {p} for {want}");
+        }
+        adam.step(&mut params, &vec![-2.0; n], 0.1);
+        let second = first + 0.1 * (0.02 / 0.19) / (2.0 + 0.5);
+        for i in [0, 7, 8, 17, 18] {
+            assert!((f64::from(params[i]) - second).abs() < 1e-6, "{i}: {} for {second}", params[i]);
+        }
+    }
+
+    /// Kills: a moment or the step count left out of the stored state.
+    #[test]
+    fn a_restored_optimiser_goes_on_with_the_same_bits() {
+        let grad = |t: u32| -> Vec<f32> { (0..21).map(|i| ((i + 7 * t) as f32).sin()).collect() };
+        let (mut params, mut adam) = (vec![0.5; 21], Adam::new(21));
+        for t in 0..3 {
+            adam.step(&mut params, &grad(t), 1e-2);
+        }
+        let (mut again, mut restored) = (params.clone(), Adam::new(21));
+        restored.restore(adam.m(), adam.v(), adam.t());
+        for t in 3..6 {
+            adam.step(&mut params, &grad(t), 1e-2);
+            restored.step(&mut again, &grad(t), 1e-2);
+        }
+        assert_eq!(params, again);
+        assert_eq!(adam, restored);
+    }
+
+    #[test]
+    fn the_clip_leaves_what_is_short_or_not_finite() {
+        for n in [1, 5, 8, 40] {
+            let mut g: Vec<f32> = (0..n).map(|i| i as f32 - 7.5).collect();
+            let before = g.clone();
+            let norm = g.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+            assert!((clip_grad_norm(&mut g, norm + 1.0) - norm).abs() < 1e-12);
+            assert_eq!(g, before);
+            assert!((clip_grad_norm(&mut g, 0.5) - norm).abs() < 1e-12);
+            assert!((clip_grad_norm(&mut g, 9.0) - 0.5).abs() < 1e-6, "now of length ½");
+            g[n - 1] = f32::NAN;
+            assert!(clip_grad_norm(&mut g, 0.1).is_nan());
+        }
+    }
+}

@@ -86,3 +86,60 @@ pub fn conjugate_gradient(
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use epo_core::{Purpose, Stream};
+
+    /// `H = AᵀA + I/10` of size n, dense.
+    fn random_spd(n: usize, stream: &mut Stream) -> Vec<f64> {
+        let a: Vec<f64> = (0..n * n).map(|_| stream.normal()).collect();
+        let entry = |i: usize, j: usize| (0..n).map(|k| a[k * n + i] * a[k * n + j]).sum::<f64>();
+        (0..n * n).map(|ij| entry(ij / n, ij % n) + if ij / n == ij % n { 0.1 } else { 0.0 }).collect()
+    }
+
+    fn times<'a>(h: &'a [f64]) -> impl FnMut(&[f64], &mut [f64]) + 'a {
+        |p, hp| {
+            for (hp, row) in hp.iter_mut().zip(h.chunks_exact(p.len())) {
+                *hp = dot(row, p);
+            }
+        }
+    }
+
+    /// Kills: a wrong α or β, a direction not reset between solves.
+    #[test]
+    fn random_systems_are_solved_in_at_most_a_few_more_products_than_unknowns() {
+        let mut stream = Stream::new(1, Purpose::Problem, 0);
+        let mut scratch = CgScratch::default();
+        for n in [1, 2, 10, 30, 3] {
+            let h = random_spd(n, &mut stream);
+            let b: Vec<f64> = (0..n).map(|_| stream.normal()).collect();
+            let mut x = vec![7.0; n]; // the start does not matter
+            let info = conjugate_gradient(times(&h), &b, &mut x, 3 * n, 1e-10, &mut scratch).unwrap();
+            let mut hx = vec![0.0; n];
+            times(&h)(&x, &mut hx);
+            let error = hx.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+            assert!(error < 1e-8 * dot(&b, &b).sqrt(), "n = {n}: residual {error}");
+            assert!(info.residual <= 1e-10 * dot(&b, &b).sqrt() && info.iters > 0, "{info:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_direction_is_an_error_that_carries_its_curvature() {
+        let mut x = [0.0; 2];
+        let negative = |p: &[f64], hp: &mut [f64]| (hp[0], hp[1]) = (-3.0 * p[0], p[1]);
+        let error = conjugate_gradient(negative, &[2.0, 0.0], &mut x, 9, 1e-9, &mut CgScratch::default());
+        assert_eq!(error, Err(NotPositiveDefinite { curvature: -12.0 }));
+        let nan = |_: &[f64], hp: &mut [f64]| hp.fill(f64::NAN);
+        assert!(conjugate_gradient(nan, &[2.0, 0.0], &mut x, 9, 1e-9, &mut CgScratch::default()).is_err());
+    }
+
+    #[test]
+    fn nothing_to_solve_takes_no_product() {
+        let mut x = [3.0];
+        let never = |_: &[f64], _: &mut [f64]| panic!("a product for b = 0");
+        let info = conjugate_gradient(never, &[0.0], &mut x, 9, 1e-9, &mut CgScratch::default()).unwrap();
+        assert_eq!((info.iters, info.residual, x), (0, 0.0, [0.0]));
+    }
+}

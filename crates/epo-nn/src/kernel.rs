@@ -328,7 +328,7 @@ fn one_tile<S: Simd, const NP: usize, const NV: usize>(simd: S, x: &[f32], b: &[
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const P: [f32; 5] = [0.999_999_9, 0.133_732, 0.003_486_583_7, 2.047_185_7e-5, 1.318_425_7e-8];
-    const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388_2e-4, 7.702_678e-7];
+    const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388e-4, 7.702_678e-7];
     let s = |c: f32| simd.splat_f32s(c);
     let x = clamp(simd, x, 9.0);
     let y = simd.mul_f32s(x, x);
@@ -369,5 +369,55 @@ pub(crate) fn tanh_backward<S: Simd>(simd: S, h: &[f32], d: &mut [f32]) {
     for (d, h) in S::as_mut_simd_f32s(d).0.iter_mut().zip(S::as_simd_f32s(h).0) {
         let slope = simd.sub_f32s(one, simd.mul_f32s(*h, *h));
         *d = simd.mul_f32s(*d, slope);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pulp::{Arch, WithSimd};
+
+    struct Tanh<'a>(&'a mut [f32]);
+
+    impl WithSimd for Tanh<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            tanh_in_place(simd, self.0);
+        }
+    }
+
+    /// Kills: a changed coefficient, a narrower range, a missing cut-off, a NaN turned into a number.
+    #[test]
+    fn tanh_is_within_4e_7_odd_and_ends_at_one() {
+        for arch in [Arch::new(), Arch::Scalar] {
+            // whole vectors: 2²⁰ points on ±12, then the ends
+            let n = 1 << 20;
+            let mut x: Vec<f32> = (0..n).map(|i| (i as f32 / (n - 1) as f32 - 0.5) * 24.0).collect();
+            x.extend([0.0, -0.0, 1e-30, 9.0, 40.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+            let (mut y, mut minus) = (x.clone(), x.iter().map(|x| -x).collect::<Vec<_>>());
+            arch.dispatch(Tanh(&mut y));
+            arch.dispatch(Tanh(&mut minus));
+            let (x, nan) = (&x[..n + 7], y[n + 7]);
+            let mut worst = 0.0_f64;
+            for (i, x) in x.iter().enumerate() {
+                worst = worst.max((f64::from(y[i]) - f64::from(*x).tanh()).abs());
+                assert_eq!(minus[i], -y[i], "odd at {x}");
+                assert!(y[i].abs() <= 1.0 && (x.abs() < 9.0 || y[i].abs() == 1.0), "tanh({x}) = {}", y[i]);
+            }
+            assert!(worst < 4e-7, "largest error {worst:e}");
+            assert!(nan.is_nan(), "tanh(NaN) = {nan}");
+        }
+    }
+
+    #[test]
+    fn tiles_are_even_and_cover_all_rows() {
+        for rows in 0..200 {
+            let sizes: Vec<usize> = even_tiles(rows).collect();
+            assert_eq!(sizes.iter().sum::<usize>(), rows);
+            assert_eq!(sizes.len(), rows.div_ceil(TILE_ROWS), "{rows}: no more tiles than needed");
+            assert!(sizes.iter().all(|&s| s <= TILE_ROWS && s + 1 >= sizes[0]), "{rows}: {sizes:?}");
+        }
     }
 }

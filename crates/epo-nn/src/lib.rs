@@ -8,6 +8,8 @@ mod mlp;
 mod normalizer;
 mod peak;
 mod policy;
+#[cfg(test)]
+mod reference;
 
 pub use adam::{Adam, clip_grad_norm};
 pub use cg::{CgInfo, CgScratch, NotPositiveDefinite, conjugate_gradient};

@@ -168,3 +168,76 @@ impl Normalizer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use epo_core::{Purpose, Stream};
+
+    fn rows(n: usize) -> Vec<[f64; 2]> {
+        let mut stream = Stream::new(1, Purpose::Random, 0);
+        (0..n).map(|_| [1e3 + 2.0 * stream.normal(), stream.uniform() - 0.5]).collect()
+    }
+
+    /// Kills: a merge without the term between the means, a count left out.
+    #[test]
+    fn merged_moments_are_those_of_one_pass_and_of_two() {
+        let rows = rows(1000);
+        let mut one = Moments::new(2);
+        rows.iter().for_each(|r| one.push(r));
+        let mut merged = Moments::new(2);
+        for part in [&rows[..0], &rows[..1], &rows[1..400], &rows[400..]] {
+            let mut moments = Moments::new(2);
+            part.iter().for_each(|r| moments.push(r));
+            merged.merge(&moments);
+        }
+        assert_eq!(merged.count(), 1000);
+        for j in 0..2 {
+            let mean = rows.iter().map(|r| r[j]).sum::<f64>() / 1000.0;
+            let m2 = rows.iter().map(|r| (r[j] - mean).powi(2)).sum::<f64>();
+            for got in [&one, &merged] {
+                assert!((got.mean()[j] - mean).abs() < 1e-11 * mean.abs().max(1.0), "mean {j}");
+                assert!((got.m2()[j] - m2).abs() < 1e-10 * m2, "m2 {j}: {} for {m2}", got.m2()[j]);
+            }
+        }
+        merged.clear();
+        assert_eq!(merged, Moments::new(2));
+    }
+
+    /// Kills: a floor on the variance instead of the deviation, a clip before the scale, the identity kept.
+    #[test]
+    fn values_are_centred_scaled_floored_and_clipped() {
+        // mean 2, sample deviation 1; the second dimension is constant
+        let norm = Normalizer::from_moments(Moments::from_parts(3, vec![2.0, 4.0], vec![2.0, 0.0]));
+        let mut out = [0.0; 2];
+        norm.normalize(&[1.25, 4.001], &mut out);
+        assert!((out[0] + 0.75).abs() < 1e-7 && (out[1] - 0.1).abs() < 1e-6, "{out:?}");
+        norm.normalize(&[100.0, 3.0], &mut out);
+        assert_eq!(out, [5.0, -5.0]);
+        // a NaN is seen
+        norm.normalize(&[f64::NAN, 4.0], &mut out);
+        assert!(out[0].is_nan());
+    }
+
+    #[test]
+    fn a_restored_normaliser_gives_the_same_bits() {
+        let mut norm = Normalizer::new(2);
+        for part in rows(100).chunks(33) {
+            let mut moments = Moments::new(2);
+            part.iter().for_each(|r| moments.push(r));
+            norm.merge(&moments);
+        }
+        let m = norm.moments();
+        let again = Moments::from_parts(m.count(), m.mean().to_vec(), m.m2().to_vec());
+        assert_eq!(Normalizer::from_moments(again), norm);
+    }
+
+    #[test]
+    fn one_observation_is_not_enough_to_scale_by() {
+        let mut norm = Normalizer::new(1);
+        norm.merge(&Moments::from_parts(1, vec![9.0], vec![0.0]));
+        let mut out = [0.0];
+        norm.normalize(&[70.0], &mut out);
+        assert_eq!(out, [70.0]);
+    }
+}
