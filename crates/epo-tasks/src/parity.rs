@@ -197,7 +197,11 @@ pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
         let d_obs = distance(&obs, &recording.obs[(t + 1) * obs.len()..][..obs.len()]);
         let d_reward = (step.reward - recording.reward[t]).abs();
         let recorded_terms = &recording.costs[t * terms.len()..][..terms.len()];
-        let d_terms = terms.iter().zip(recorded_terms).map(|(&i, x)| (env.cost_terms()[i] - x).abs());
+        let ours = |term: &Term| match *term {
+            Term::Sum => step.cost,
+            Term::At(i) => env.cost_terms()[i],
+        };
+        let d_terms = terms.iter().zip(recorded_terms).map(|(term, x)| (ours(term) - x).abs());
         let d_cost = d_terms.fold((step.cost - recording.cost[t]).abs(), f64::max);
         let flags = recording.flags_agree(t, step.outcome, env.spec().max_steps)
             && env.goal_met() == recording.goal_met[t];
@@ -221,14 +225,19 @@ pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
     Ok(result)
 }
 
-/// Where the recorded cost terms are among ours.
-fn term_indices(recording: &Recording, ours: &[String]) -> Result<Vec<usize>, ParityError> {
-    let find = |name: &String| {
-        let missing = || {
-            let problem = format!("{} has no cost term `{name}`", recording.meta.env_id);
-            ParityError::Meta(problem)
-        };
-        ours.iter().position(|x| x == name).ok_or_else(missing)
+/// Where a recorded cost term is among our numbers.
+enum Term {
+    /// The cost of the step: the package repeats it under the name `cost_sum`.
+    Sum,
+    /// Among the terms.
+    At(usize),
+}
+
+fn term_indices(recording: &Recording, ours: &[String]) -> Result<Vec<Term>, ParityError> {
+    let find = |name: &String| match ours.iter().position(|x| x == name) {
+        Some(i) => Ok(Term::At(i)),
+        None if name == "cost_sum" => Ok(Term::Sum),
+        None => Err(ParityError::Meta(format!("{} has no cost term `{name}`", recording.meta.env_id))),
     };
     recording.meta.cost_names.iter().map(find).collect()
 }
