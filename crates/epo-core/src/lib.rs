@@ -2,16 +2,19 @@
 //!
 //! - [`Env`]: one environment. Implement it for your own in a page.
 //! - [`EnvPool`]: many environments over a fixed set of threads, with automatic reset.
+//! - [`check_env`]: tells what an own environment does wrong.
 //! - [`Stream`]: counter-based random numbers; the state of a stream is a few integers.
 //! - [`CostReading`]: mean episode cost against its limit, finite by construction.
 //! - [`Metric`]: a name, a unit and a meaning, declared once.
 
+mod check;
 mod cost;
 mod env;
 mod metric;
 mod pool;
 mod stream;
 
+pub use check::{Problem, Replay, check_env};
 pub use cost::CostReading;
 pub use env::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 pub use metric::Metric;

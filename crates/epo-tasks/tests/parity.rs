@@ -4,6 +4,8 @@
 //! A few short recordings are in `tests/traces`. All of them are in `shared/parity/traces` beside the checkout, or where
 //! `EPO_PARITY_TRACES` says.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test")]
+
 use std::path::{Path, PathBuf};
 
 use epo_tasks::parity::{Recording, compare};

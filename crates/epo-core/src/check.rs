@@ -1,0 +1,576 @@
+//! A checker for environments: what it does wrong, in words, before a training run finds out.
+//!
+//! ```
+//! # use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
+//! # struct Counter { spec: EnvSpec, t: usize, running: bool }
+//! # impl Env for Counter {
+//! #     fn spec(&self) -> &EnvSpec { &self.spec }
+//! #     fn reset(&mut self, _: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+//! #         (self.t, self.running, obs[0]) = (0, true, 0.0);
+//! #         Ok(())
+//! #     }
+//! #     fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+//! #         if !self.running { return Err(EnvError::NeedsReset); }
+//! #         self.t += 1;
+//! #         obs[0] = self.t as f64;
+//! #         let outcome = if self.t == 5 { Outcome::Terminated } else { Outcome::Running };
+//! #         self.running = !outcome.is_done();
+//! #         Ok(Step { reward: action[0], cost: 0.0, outcome })
+//! #     }
+//! # }
+//! # fn counter() -> Box<dyn Env> {
+//! #     let spec = EnvSpec { id: "counter".into(), obs_len: 1, action: ActionSpace::symmetric(1), max_steps: 5, cost_terms: vec![] };
+//! #     Box::new(Counter { spec, t: 0, running: false })
+//! # }
+//! // `counter()` ends every episode at its time limit, says it terminated, and takes any action
+//! let problems = epo_core::check_env(counter);
+//! assert!(problems.iter().any(|p| p.to_string().contains("report Truncated")));
+//! assert!(problems.iter().any(|p| p.to_string().contains("accepts an action with a NaN")));
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{ActionSpace, Env, EnvError, Outcome, Purpose, Step, Stream};
+
+/// How many episodes are played.
+const EPISODES: u64 = 3;
+/// Steps after which an episode that declares no sensible end is left.
+const MAX_PLAYED: usize = 2_000;
+/// What buffers are filled with before a call: no environment writes this by chance.
+const UNWRITTEN: f64 = -7.123_456_789e123;
+
+/// Something that an environment does wrong.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The spec promises something impossible; says what.
+    Spec(String),
+    /// A call failed on valid input.
+    Failed {
+        /// `reset` or `step`, and where.
+        call: String,
+        /// What it said.
+        error: EnvError,
+    },
+    /// Part of the observation is never written.
+    ObservationNotWritten {
+        /// `reset` or `step`.
+        call: &'static str,
+        /// The first such entry.
+        entry: usize,
+    },
+    /// An observation, a reward or a cost is NaN or infinite.
+    NotFinite {
+        /// Which one.
+        what: String,
+        /// Step of the episode; 0 is the reset.
+        step: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A cost below 0.
+    NegativeCost {
+        /// Step of the episode.
+        step: usize,
+        /// Its value.
+        cost: f64,
+    },
+    /// `cost_terms` has another length than the names in the spec.
+    CostTerms {
+        /// Terms given.
+        got: usize,
+        /// Names in the spec.
+        want: usize,
+    },
+    /// Two episodes with the same seed and actions differ.
+    NotDeterministic {
+        /// The first step that differs; 0 is the reset.
+        step: usize,
+        /// What was done in between.
+        how: Replay,
+    },
+    /// Every full-length episode says `Terminated` in its last allowed step.
+    TimeLimitTerminates,
+    /// An episode has more steps than the spec allows.
+    TooLong {
+        /// Steps allowed.
+        max_steps: usize,
+    },
+    /// `step` is accepted after the episode has ended, or before the first reset.
+    StepsWithoutEpisode {
+        /// When.
+        when: &'static str,
+    },
+    /// An action that must be refused is accepted.
+    AcceptsBadAction {
+        /// What is wrong with it.
+        kind: &'static str,
+    },
+    /// A call panicked.
+    Panicked {
+        /// Which.
+        call: String,
+    },
+}
+
+/// How an episode was played a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// In a fresh environment.
+    Fresh,
+    /// In an environment that had played something else.
+    AfterAnother,
+    /// While a second environment was stepped in turns with it.
+    Interleaved,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Spec(what) => write!(f, "its spec is impossible: {what}"),
+            Self::Failed { call, error } => write!(f, "{call} fails on valid input: {error}"),
+            Self::ObservationNotWritten { call, entry } => {
+                write!(f, "{call} does not write entry {entry} of the observation")
+            }
+            Self::NotFinite { what, step, value } => write!(f, "{what} is {value} at step {step}"),
+            Self::NegativeCost { step, cost } => {
+                write!(f, "the cost is {cost} at step {step}; costs are never negative")
+            }
+            Self::CostTerms { got, want } => {
+                write!(f, "it gives {got} cost terms, its spec names {want}")
+            }
+            Self::NotDeterministic { step, how } => {
+                let how = match how {
+                    Replay::Fresh => "in two fresh environments; draw every random number from the seed",
+                    Replay::AfterAnother => "after another episode; reset must forget everything",
+                    Replay::Interleaved => "when a second environment runs beside it; they share state",
+                };
+                write!(f, "the same seed and actions part at step {step} {how}")
+            }
+            Self::TimeLimitTerminates => write!(
+                f,
+                "every episode terminates in its last allowed step: report Truncated at a time limit, \
+                 or the value of what follows is learnt as 0"
+            ),
+            Self::TooLong { max_steps } => write!(f, "an episode goes on after its {max_steps} steps"),
+            Self::StepsWithoutEpisode { when } => write!(f, "step is accepted {when}; return NeedsReset"),
+            Self::AcceptsBadAction { kind } => {
+                write!(f, "it accepts an action {kind}; refuse it with ActionSpace::check")
+            }
+            Self::Panicked { call } => write!(f, "{call} panics; return an EnvError"),
+        }
+    }
+}
+
+/// What an environment does wrong; empty if nothing was found.
+///
+/// Makes several environments and plays a few episodes of random actions in them.
+pub fn check_env(make: impl Fn() -> Box<dyn Env>) -> Vec<Problem> {
+    let mut found = Vec::new();
+    check_spec(&*make(), &mut found);
+    if found.is_empty() {
+        check_episodes(&make, &mut found);
+        // a reward that is NaN in every step is one problem
+        found.dedup_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
+        check_refusals(&make, &mut found);
+    }
+    found
+}
+
+fn check_spec(env: &dyn Env, found: &mut Vec<Problem>) {
+    let spec = env.spec();
+    let mut wrong = |what: &str| found.push(Problem::Spec(what.to_owned()));
+    if spec.obs_len == 0 {
+        wrong("an observation has no entries");
+    }
+    if spec.max_steps == 0 {
+        wrong("an episode has no steps");
+    }
+    match &spec.action {
+        ActionSpace::Discrete { n: 0 } => wrong("there is no action"),
+        ActionSpace::Box { low, .. } if low.is_empty() => wrong("an action has no entries"),
+        ActionSpace::Box { low, high } if low.len() != high.len() => {
+            wrong("low and high of the actions differ in length");
+        }
+        ActionSpace::Box { low, high }
+            if low.iter().zip(high).any(|(l, h)| l.is_nan() || h.is_nan() || l >= h) =>
+        {
+            wrong("low is not below high in the actions");
+        }
+        _ => {}
+    }
+}
+
+/// One moment of an episode, bit for bit; the reset has reward and cost 0.
+#[derive(Clone, Debug, PartialEq)]
+struct Moment {
+    obs: Vec<u64>,
+    reward: u64,
+    cost: u64,
+    outcome: Outcome,
+}
+
+/// Writes a random action; values of a box without bounds are drawn from ±1.
+fn random_action(space: &ActionSpace, random: &mut Stream, action: &mut [f64]) {
+    match space {
+        ActionSpace::Discrete { n } => action[0] = random.below(*n) as f64,
+        ActionSpace::Box { low, high } => {
+            for ((a, &low), &high) in action.iter_mut().zip(low).zip(high) {
+                let (low, high) = (low.max(-1e6), high.min(1e6));
+                *a = low + (high - low) * random.uniform();
+            }
+        }
+    }
+}
+
+/// An environment being played with the actions that a seed names.
+struct Player {
+    env: Box<dyn Env>,
+    random: Stream,
+    obs: Vec<f64>,
+    moments: Vec<Moment>,
+}
+
+impl Player {
+    fn new(env: Box<dyn Env>) -> Self {
+        let obs = vec![0.0; env.spec().obs_len];
+        Self { env, random: Stream::new(0, Purpose::Problem, 0), obs, moments: Vec::new() }
+    }
+
+    /// Begins the episode of that seed; false if it could not.
+    fn begin(&mut self, seed: u64, found: &mut Vec<Problem>) -> bool {
+        self.random = Stream::new(seed, Purpose::Problem, 0);
+        self.moments.clear();
+        self.obs.fill(UNWRITTEN);
+        let (env, obs) = (&mut self.env, &mut self.obs);
+        match catch_unwind(AssertUnwindSafe(|| env.reset(seed, obs))) {
+            Err(_) => found.push(Problem::Panicked { call: format!("reset({seed})") }),
+            Ok(Err(error)) => found.push(Problem::Failed { call: format!("reset({seed})"), error }),
+            Ok(Ok(())) => {
+                self.note("reset", Step { reward: 0.0, cost: 0.0, outcome: Outcome::Running }, found);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// One step; false when the episode is over or cannot go on.
+    fn step(&mut self, found: &mut Vec<Problem>) -> bool {
+        let mut action = vec![0.0; self.env.spec().action.len()];
+        random_action(&self.env.spec().action, &mut self.random, &mut action);
+        self.obs.fill(UNWRITTEN);
+        let (env, obs) = (&mut self.env, &mut self.obs);
+        let call = || format!("step {} with action {action:?}", self.moments.len());
+        match catch_unwind(AssertUnwindSafe(|| env.step(&action, obs))) {
+            Err(_) => found.push(Problem::Panicked { call: call() }),
+            Ok(Err(error)) => found.push(Problem::Failed { call: call(), error }),
+            Ok(Ok(step)) => {
+                self.note("step", step, found);
+                return !step.outcome.is_done();
+            }
+        }
+        false
+    }
+
+    /// Writes down what a call answered, and what is wrong with it.
+    fn note(&mut self, call: &'static str, step: Step, found: &mut Vec<Problem>) {
+        let t = self.moments.len();
+        let entry = |i: usize| format!("entry {i} of the observation");
+        if let Some(entry) = self.obs.iter().position(|&x| x == UNWRITTEN) {
+            found.push(Problem::ObservationNotWritten { call, entry });
+        }
+        if let Some(i) = self.obs.iter().position(|x| !x.is_finite()) {
+            found.push(Problem::NotFinite { what: entry(i), step: t, value: self.obs[i] });
+        }
+        for (what, value) in [("the reward", step.reward), ("the cost", step.cost)] {
+            if !value.is_finite() {
+                found.push(Problem::NotFinite { what: what.to_owned(), step: t, value });
+            }
+        }
+        if step.cost < 0.0 {
+            found.push(Problem::NegativeCost { step: t, cost: step.cost });
+        }
+        let (got, want) = (self.env.cost_terms().len(), self.env.spec().cost_terms.len());
+        if call == "step" && got != want {
+            found.push(Problem::CostTerms { got, want });
+        }
+        let obs = self.obs.iter().map(|x| x.to_bits()).collect();
+        let (reward, cost) = (step.reward.to_bits(), step.cost.to_bits());
+        self.moments.push(Moment { obs, reward, cost, outcome: step.outcome });
+    }
+
+    /// Plays the episode of that seed to its end, or until it is longer than it may be.
+    fn play(&mut self, seed: u64, found: &mut Vec<Problem>) -> Vec<Moment> {
+        let max_steps = self.env.spec().max_steps;
+        if self.begin(seed, found) {
+            while self.step(found) {
+                if self.moments.len() > max_steps {
+                    found.push(Problem::TooLong { max_steps });
+                    break;
+                }
+                if self.moments.len() > MAX_PLAYED {
+                    break;
+                }
+            }
+        }
+        std::mem::take(&mut self.moments)
+    }
+}
+
+fn check_episodes(make: &impl Fn() -> Box<dyn Env>, found: &mut Vec<Problem>) {
+    let mut used = Player::new(make());
+    let episodes: Vec<_> = (0..EPISODES).map(|seed| used.play(seed, found)).collect();
+    if !found.is_empty() {
+        return; // what follows would only repeat it
+    }
+
+    // a time limit must not pass for a true end
+    let max_steps = used.env.spec().max_steps;
+    let full = |e: &Vec<Moment>| e.len() == max_steps + 1;
+    let terminated = |e: &Vec<Moment>| e.last().is_some_and(|m| m.outcome == Outcome::Terminated);
+    if episodes.iter().all(|e| full(e) && terminated(e)) {
+        found.push(Problem::TimeLimitTerminates);
+    }
+
+    // an episode is a function of seed and actions: in a fresh environment, after another, beside another
+    let mut part = |a: &[Moment], b: &[Moment], how| {
+        let step = a.iter().zip(b).position(|(x, y)| x != y);
+        let step = step.or_else(|| (a.len() != b.len()).then(|| a.len().min(b.len())));
+        found.extend(step.map(|step| Problem::NotDeterministic { step, how }));
+    };
+    let mut ignored = Vec::new();
+    let fresh = Player::new(make()).play(0, &mut ignored);
+    part(&episodes[0], &fresh, Replay::Fresh);
+    part(&episodes[0], &used.play(0, &mut ignored), Replay::AfterAnother);
+    let (mut one, mut two) = (Player::new(make()), Player::new(make()));
+    if one.begin(0, &mut ignored) && two.begin(1, &mut ignored) {
+        let mut running = [true, true];
+        while running[0] && one.moments.len() <= max_steps.min(MAX_PLAYED) {
+            running[0] = one.step(&mut ignored);
+            running[1] = running[1] && two.step(&mut ignored);
+        }
+        part(&episodes[0], &one.moments, Replay::Interleaved);
+    }
+}
+
+fn check_refusals(make: &impl Fn() -> Box<dyn Env>, found: &mut Vec<Problem>) {
+    let mut env = make();
+    let space = env.spec().action.clone();
+    let (n, mut obs) = (space.len(), vec![0.0; env.spec().obs_len]);
+    let mut good = vec![0.0; n];
+    random_action(&space, &mut Stream::new(0, Purpose::Problem, 1), &mut good);
+
+    let nan = || [&good[1..], &[f64::NAN]].concat();
+    let mut bad = vec![
+        ("that is too short", good[1..].to_vec()),
+        ("that is too long", [&good[..], &[0.0]].concat()),
+        ("with a NaN", nan()),
+        ("with an infinity", nan().iter().map(|a| if a.is_nan() { f64::INFINITY } else { *a }).collect()),
+    ];
+    if let ActionSpace::Discrete { n } = space {
+        bad.push(("that does not exist", vec![n as f64]));
+    }
+    for (kind, action) in bad {
+        let mut fresh = make();
+        let answer = catch_unwind(AssertUnwindSafe(|| {
+            fresh.reset(0, &mut obs)?;
+            fresh.step(&action, &mut obs)
+        }));
+        match answer {
+            Err(_) => found.push(Problem::Panicked { call: format!("step with an action {kind}") }),
+            Ok(Ok(_)) => found.push(Problem::AcceptsBadAction { kind }),
+            Ok(Err(_)) => {}
+        }
+    }
+
+    let mut accepted =
+        |env: &mut Box<dyn Env>, when| match catch_unwind(AssertUnwindSafe(|| env.step(&good, &mut obs))) {
+            Err(_) => found.push(Problem::Panicked { call: format!("step {when}") }),
+            Ok(Ok(_)) => found.push(Problem::StepsWithoutEpisode { when }),
+            Ok(Err(_)) => {}
+        };
+    accepted(&mut env, "before the first reset");
+    let mut player = Player::new(env);
+    let ended = player.play(0, &mut Vec::new()).last().is_some_and(|m| m.outcome.is_done());
+    if ended {
+        accepted(&mut player.env, "after the end of an episode");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EnvSpec;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// What is broken in [`Walk`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Bug {
+        None,
+        ObsNotWritten,
+        ObsNaN,
+        RewardInfinite,
+        NegativeCost,
+        CostTermsMissing,
+        OwnRandomness,
+        RemembersTheLastEpisode,
+        SharedState,
+        TimeLimitTerminates,
+        NeverEnds,
+        TakesAnyLength,
+        TakesNaN,
+        StepsAfterTheEnd,
+        Panics,
+        FailsAtStep4,
+    }
+
+    static SHARED: AtomicU64 = AtomicU64::new(0);
+
+    /// A walk on a line with a wind that the seed names; the cost is 1 beyond ±2; cut off after 12 steps.
+    struct Walk {
+        spec: EnvSpec,
+        bug: Bug,
+        x: f64,
+        wind: f64,
+        t: usize,
+        running: bool,
+        terms: Vec<f64>,
+    }
+
+    fn walk(bug: Bug) -> Box<dyn Env> {
+        let spec = EnvSpec {
+            id: "Walk".into(),
+            obs_len: 2,
+            action: ActionSpace::symmetric(1),
+            max_steps: 12,
+            cost_terms: vec!["far".into()],
+        };
+        let terms = if bug == Bug::CostTermsMissing { vec![] } else { vec![0.0] };
+        Box::new(Walk { spec, bug, x: 0.0, wind: 0.0, t: 0, running: false, terms })
+    }
+
+    impl Env for Walk {
+        fn spec(&self) -> &EnvSpec {
+            &self.spec
+        }
+        fn cost_terms(&self) -> &[f64] {
+            &self.terms
+        }
+        fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+            let seed = match self.bug {
+                Bug::OwnRandomness => SHARED.fetch_add(1, Ordering::Relaxed),
+                _ => seed,
+            };
+            self.wind = Stream::new(seed, Purpose::Problem, 9).uniform() - 0.5;
+            if self.bug != Bug::RemembersTheLastEpisode {
+                self.x = 0.0;
+            }
+            if self.bug == Bug::SharedState {
+                SHARED.store(0, Ordering::Relaxed);
+            }
+            (self.t, self.running) = (0, true);
+            obs.copy_from_slice(&[self.x, self.wind]);
+            Ok(())
+        }
+        fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+            let bug = self.bug;
+            if !self.running && bug != Bug::StepsAfterTheEnd {
+                return Err(EnvError::NeedsReset);
+            }
+            match self.spec.action.check(action) {
+                Err(EnvError::ActionLength { .. }) if bug == Bug::TakesAnyLength => {}
+                Err(EnvError::ActionNotFinite { .. }) if bug == Bug::TakesNaN => {}
+                checked => checked?,
+            }
+            self.t += 1;
+            assert!(bug != Bug::Panics || self.t != 4, "on purpose");
+            if bug == Bug::FailsAtStep4 && self.t == 4 {
+                return Err(EnvError::Other("tired".into()));
+            }
+            self.x += action.first().unwrap_or(&0.0) + self.wind;
+            if bug == Bug::SharedState {
+                self.x += SHARED.fetch_add(1, Ordering::Relaxed) as f64;
+            }
+            obs[0] = if bug == Bug::ObsNaN && self.t == 5 { f64::NAN } else { self.x };
+            if bug != Bug::ObsNotWritten {
+                obs[1] = self.wind;
+            }
+            let at_limit = self.t == self.spec.max_steps && bug != Bug::NeverEnds;
+            let outcome = match bug {
+                Bug::TimeLimitTerminates if at_limit => Outcome::Terminated,
+                _ if at_limit => Outcome::Truncated,
+                _ => Outcome::Running,
+            };
+            self.running = !outcome.is_done();
+            let cost = f64::from(self.x.abs() > 2.0) - if bug == Bug::NegativeCost { 0.25 } else { 0.0 };
+            self.terms.fill(cost);
+            let reward = if bug == Bug::RewardInfinite { f64::INFINITY } else { self.x };
+            Ok(Step { reward, cost, outcome })
+        }
+    }
+
+    #[test]
+    fn a_sound_environment_has_no_problems() {
+        assert_eq!(check_env(|| walk(Bug::None)), []);
+    }
+
+    #[test]
+    fn every_bug_is_named() {
+        // the checker may find several things wrong; this one must be the first, and its words must help
+        let cases = [
+            (Bug::ObsNotWritten, "step does not write entry 1 of the observation"),
+            (Bug::ObsNaN, "entry 0 of the observation is NaN at step 5"),
+            (Bug::RewardInfinite, "the reward is inf at step 1"),
+            (Bug::NegativeCost, "the cost is -0.25 at step 1; costs are never negative"),
+            (Bug::CostTermsMissing, "it gives 0 cost terms, its spec names 1"),
+            (Bug::OwnRandomness, "part at step 0 in two fresh environments"),
+            (Bug::RemembersTheLastEpisode, "part at step 0 after another episode"),
+            (Bug::SharedState, "when a second environment runs beside it"),
+            (Bug::TimeLimitTerminates, "report Truncated at a time limit"),
+            (Bug::NeverEnds, "an episode goes on after its 12 steps"),
+            (Bug::TakesAnyLength, "it accepts an action that is too short"),
+            (Bug::TakesNaN, "it accepts an action with a NaN"),
+            (Bug::StepsAfterTheEnd, "step is accepted before the first reset"),
+            (Bug::Panics, "step 4 with action"),
+            (Bug::FailsAtStep4, "fails on valid input: tired"),
+        ];
+        for (bug, says) in cases {
+            let problems = check_env(|| walk(bug));
+            let first = problems.first().unwrap_or_else(|| panic!("{bug:?} was not found")).to_string();
+            assert!(first.contains(says), "{bug:?}: {first:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn an_impossible_spec_is_named() {
+        struct Odd(EnvSpec);
+        impl Env for Odd {
+            fn spec(&self) -> &EnvSpec {
+                &self.0
+            }
+            fn reset(&mut self, _: u64, _: &mut [f64]) -> Result<(), EnvError> {
+                unreachable!("the spec is looked at first")
+            }
+            fn step(&mut self, _: &[f64], _: &mut [f64]) -> Result<Step, EnvError> {
+                unreachable!("the spec is looked at first")
+            }
+        }
+        let check = |obs_len, max_steps, action: ActionSpace| {
+            let problems = check_env(|| {
+                let action = action.clone();
+                let spec = EnvSpec { id: "Odd".into(), obs_len, action, max_steps, cost_terms: vec![] };
+                Box::new(Odd(spec))
+            });
+            problems[0].to_string()
+        };
+        let ok = ActionSpace::symmetric(1);
+        assert!(check(0, 1, ok.clone()).contains("an observation has no entries"));
+        assert!(check(1, 0, ok).contains("an episode has no steps"));
+        assert!(check(1, 1, ActionSpace::symmetric(0)).contains("an action has no entries"));
+        assert!(check(1, 1, ActionSpace::Discrete { n: 0 }).contains("there is no action"));
+        let crossed = ActionSpace::Box { low: vec![1.0], high: vec![-1.0] };
+        assert!(check(1, 1, crossed).contains("low is not below high"));
+        let uneven = ActionSpace::Box { low: vec![0.0], high: vec![1.0, 2.0] };
+        assert!(check(1, 1, uneven).contains("differ in length"));
+    }
+}
