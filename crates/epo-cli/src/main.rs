@@ -24,6 +24,8 @@ enum Command {
     Tasks(commands::tasks::Args),
     /// Step recorded reference episodes and report the largest differences
     Parity(commands::parity::Args),
+    /// Measure speed
+    Bench(commands::bench::Args),
     /// Write one episode of a random policy for a viewer
     Rollout(commands::rollout::Args),
 }
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Tasks(args) => commands::tasks::run(args),
         Command::Parity(args) => commands::parity::run(args),
+        Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
     };
     match result {

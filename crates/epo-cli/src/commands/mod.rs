@@ -1,5 +1,7 @@
 //! One module per command, each with its `Args` and a `run`.
 
+pub(crate) mod bench;
+mod bench_update;
 pub(crate) mod parity;
 pub(crate) mod rollout;
 pub(crate) mod tasks;

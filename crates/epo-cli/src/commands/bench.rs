@@ -1,0 +1,24 @@
+//! `epo bench`
+
+use super::bench_update;
+use crate::exit::Code;
+
+/// Arguments of `epo bench`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Time the update of a network, compared with the multiply-add peak of this core
+    Update(bench_update::Args),
+}
+
+/// Measures.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    match args.what {
+        What::Update(args) => bench_update::run(args),
+    }
+}

@@ -1,0 +1,54 @@
+//! `epo bench update`
+
+use epo_nn::bench::{UpdateBench, update};
+use serde::Serialize;
+
+use crate::exit::Code;
+use crate::output::print;
+
+/// Arguments of `epo bench update`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A policy and a critic of the navigation tasks, the same in long batches, a large task, wide layers.
+const NETS: [(&[usize], usize); 5] = [
+    (&[60, 64, 64, 2], 64),
+    (&[60, 64, 64, 1], 64),
+    (&[60, 64, 64, 2], 4096),
+    (&[376, 64, 64, 17], 64),
+    (&[60, 256, 256, 2], 64),
+];
+
+#[derive(Serialize)]
+struct Row {
+    net: String,
+    batch: usize,
+    us_per_update: f64,
+    gflops: f64,
+    peak_fraction: f64,
+}
+
+/// Measures updates.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let measure = |(sizes, batch): (&[usize], usize)| {
+        let UpdateBench { us_per_update, gflops, peak_fraction } = update(sizes, batch);
+        let net = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("-");
+        Row { net, batch, us_per_update, gflops, peak_fraction }
+    };
+    let rows: Vec<Row> = NETS.into_iter().map(measure).collect();
+    if args.json {
+        print(&serde_json::to_string_pretty(&rows)?)?;
+        return Ok(Code::Done);
+    }
+    let mut text = "net           batch  µs/update  Gflop/s  of the peak".to_owned();
+    for Row { net, batch, us_per_update, gflops, peak_fraction } in &rows {
+        let percent = 100.0 * peak_fraction;
+        text += &format!("\n{net:<12}  {batch:>5}  {us_per_update:>9.1}  {gflops:>7.1}  {percent:>9.1} %");
+    }
+    print(&text)?;
+    Ok(Code::Done)
+}
