@@ -1,3 +1,4 @@
 //! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
 
+pub mod runs;
 pub mod stats;
