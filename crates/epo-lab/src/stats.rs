@@ -171,7 +171,7 @@ fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
 /// 97.5 % point of Student's t with `nu ≥ 1` degrees of freedom.
 ///
 /// With `t = √ν tan φ` the density is proportional to `cos^{ν−1} φ`, so no gamma function is needed.
-fn student_t_975(nu: f64) -> f64 {
+pub(crate) fn student_t_975(nu: f64) -> f64 {
     const PANELS: usize = 400;
     let integral = |to: f64| {
         let h = to / PANELS as f64;

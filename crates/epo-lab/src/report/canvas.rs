@@ -1,0 +1,277 @@
+//! A list of filled and stroked paths, written as SVG and as PNG.
+//!
+//! Text becomes outlines of an embedded font (DejaVu Sans), so both files look the same on every machine, with fonts
+//! or without. The words stay in the SVG as `aria-label`.
+
+use std::fmt::Write as _;
+
+use tiny_skia::{
+    Color, FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, PathSegment, Pixmap, Stroke, StrokeDash,
+    Transform,
+};
+
+/// Pixels of the PNG per unit of the SVG.
+const PNG_SCALE: f32 = 2.0;
+
+/// Red, green, blue.
+pub(crate) type Rgb = [u8; 3];
+
+/// Where a text is pinned to its point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ink {
+    Fill { opacity: f32 },
+    Line { width: f32, dash: Option<[f32; 2]> },
+}
+
+#[derive(Debug)]
+struct Item {
+    path: Path,
+    colour: Rgb,
+    ink: Ink,
+    label: Option<String>,
+}
+
+/// A picture in the making; y grows downwards.
+#[derive(Debug)]
+pub(crate) struct Canvas {
+    width: f32,
+    height: f32,
+    items: Vec<Item>,
+    font: ttf_parser::Face<'static>,
+}
+
+impl Canvas {
+    pub(crate) fn new(width: f32, height: f32) -> Self {
+        let font = ttf_parser::Face::parse(dejavu::sans::regular(), 0).expect("the embedded font is whole");
+        Self { width, height, items: Vec::new(), font }
+    }
+
+    /// A polyline; points that are not finite break nothing but are left out.
+    pub(crate) fn line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, dash: Option<[f32; 2]>) {
+        if let Some(path) = trace(points, false) {
+            self.items.push(Item { path, colour, ink: Ink::Line { width, dash }, label: None });
+        }
+    }
+
+    /// A filled polygon.
+    pub(crate) fn fill(&mut self, points: &[(f32, f32)], colour: Rgb, opacity: f32) {
+        if let Some(path) = trace(points, true) {
+            self.items.push(Item { path, colour, ink: Ink::Fill { opacity }, label: None });
+        }
+    }
+
+    /// Width of a text.
+    pub(crate) fn text_width(&self, text: &str, size: f32) -> f32 {
+        text.chars().map(|c| self.advance(c)).sum::<f32>() * size / f32::from(self.font.units_per_em())
+    }
+
+    fn advance(&self, c: char) -> f32 {
+        let glyph = self.font.glyph_index(c).unwrap_or_default();
+        f32::from(self.font.glyph_hor_advance(glyph).unwrap_or(0))
+    }
+
+    /// A text with its baseline at `(x, y)`; `upright` turns it to read from bottom to top.
+    pub(crate) fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, anchor: Anchor, upright: bool) {
+        let scale = size / f32::from(self.font.units_per_em());
+        let shift = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => -self.text_width(text, size) / 2.0,
+            Anchor::End => -self.text_width(text, size),
+        };
+        let mut outline = Outline { builder: PathBuilder::new(), x: 0.0 };
+        for c in text.chars() {
+            self.font.outline_glyph(self.font.glyph_index(c).unwrap_or_default(), &mut outline);
+            outline.x += self.advance(c);
+        }
+        // font units, y up → canvas units, y down
+        let place = Transform::from_row(scale, 0.0, 0.0, -scale, shift, 0.0);
+        let turn = if upright {
+            Transform::from_row(0.0, -1.0, 1.0, 0.0, x, y)
+        } else {
+            Transform::from_translate(x, y)
+        };
+        if let Some(path) = outline.builder.finish().and_then(|p| p.transform(place.post_concat(turn))) {
+            let ink = Ink::Fill { opacity: 1.0 };
+            self.items.push(Item { path, colour: [0x22; 3], ink, label: Some(text.to_owned()) });
+        }
+    }
+
+    /// The picture as SVG; `title` is what a screen reader says.
+    pub(crate) fn to_svg(&self, title: &str) -> String {
+        let (w, h) = (self.width, self.height);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
+             role=\"img\">\n<title>{}</title>\n<rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>\n",
+            escape(title)
+        );
+        for item in &self.items {
+            let [r, g, b] = item.colour;
+            let colour = format!("#{r:02x}{g:02x}{b:02x}");
+            let d = path_data(&item.path);
+            let label =
+                item.label.as_ref().map_or(String::new(), |l| format!(" aria-label=\"{}\"", escape(l)));
+            let ink = match item.ink {
+                Ink::Fill { opacity: 1.0 } => format!("fill=\"{colour}\""),
+                Ink::Fill { opacity } => format!("fill=\"{colour}\" fill-opacity=\"{opacity}\""),
+                Ink::Line { width, dash } => {
+                    let dash =
+                        dash.map_or(String::new(), |[on, off]| format!(" stroke-dasharray=\"{on} {off}\""));
+                    format!(
+                        "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"{dash}"
+                    )
+                }
+            };
+            let _ = writeln!(svg, "<path d=\"{d}\" {ink}{label}/>"); // writing to a string cannot fail
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// The picture as PNG.
+    pub(crate) fn to_png(&self) -> Vec<u8> {
+        let [w, h] = [self.width, self.height].map(|v| (v * PNG_SCALE).ceil() as u32);
+        let mut pixmap = Pixmap::new(w, h).expect("a figure has an area");
+        pixmap.fill(Color::WHITE);
+        let scale = Transform::from_scale(PNG_SCALE, PNG_SCALE);
+        for item in &self.items {
+            let [r, g, b] = item.colour;
+            let mut paint = Paint { anti_alias: true, ..Paint::default() };
+            match item.ink {
+                Ink::Fill { opacity } => {
+                    paint.set_color_rgba8(r, g, b, (opacity * 255.0).round() as u8);
+                    pixmap.fill_path(&item.path, &paint, FillRule::Winding, scale, None);
+                }
+                Ink::Line { width, dash } => {
+                    paint.set_color_rgba8(r, g, b, 255);
+                    let dash = dash.and_then(|[on, off]| StrokeDash::new(vec![on, off], 0.0));
+                    let (line_cap, line_join) = (LineCap::Butt, LineJoin::Round);
+                    let stroke = Stroke { width, dash, line_cap, line_join, ..Stroke::default() };
+                    pixmap.stroke_path(&item.path, &paint, &stroke, scale, None);
+                }
+            }
+        }
+        pixmap.encode_png().expect("encoding into memory cannot fail")
+    }
+}
+
+fn trace(points: &[(f32, f32)], close: bool) -> Option<Path> {
+    let mut builder = PathBuilder::new();
+    for &(x, y) in points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
+        if builder.is_empty() { builder.move_to(x, y) } else { builder.line_to(x, y) }
+    }
+    if close {
+        builder.close();
+    }
+    builder.finish()
+}
+
+/// Outlines of glyphs, one after the other.
+struct Outline {
+    builder: PathBuilder,
+    x: f32,
+}
+
+impl ttf_parser::OutlineBuilder for Outline {
+    fn move_to(&mut self, x: f32, y: f32) {
+        self.builder.move_to(self.x + x, y);
+    }
+    fn line_to(&mut self, x: f32, y: f32) {
+        self.builder.line_to(self.x + x, y);
+    }
+    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
+        self.builder.quad_to(self.x + x1, y1, self.x + x, y);
+    }
+    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
+        self.builder.cubic_to(self.x + x1, y1, self.x + x2, y2, self.x + x, y);
+    }
+    fn close(&mut self) {
+        self.builder.close();
+    }
+}
+
+fn path_data(path: &Path) -> String {
+    let mut d = String::new();
+    for segment in path.segments() {
+        let (letter, points) = match segment {
+            PathSegment::MoveTo(p) => ('M', vec![p]),
+            PathSegment::LineTo(p) => ('L', vec![p]),
+            PathSegment::QuadTo(a, p) => ('Q', vec![a, p]),
+            PathSegment::CubicTo(a, b, p) => ('C', vec![a, b, p]),
+            PathSegment::Close => ('Z', vec![]),
+        };
+        d.push(letter);
+        let numbers: Vec<String> = points.iter().flat_map(|p| [short(p.x), short(p.y)]).collect();
+        d.push_str(&numbers.join(" "));
+    }
+    d
+}
+
+/// Two decimals, no more digits than needed.
+fn short(v: f32) -> String {
+    let rounded = (v * 100.0).round() / 100.0;
+    if rounded == 0.0 { "0".into() } else { rounded.to_string() }
+}
+
+/// Text inside XML or HTML.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Red, green, blue of a pixel of the PNG, by canvas coordinates.
+    fn pixel(pixmap: &Pixmap, x: u32, y: u32) -> (u8, u8, u8) {
+        let p = pixmap.pixel(x * 2, y * 2).unwrap();
+        (p.red(), p.green(), p.blue())
+    }
+
+    #[test]
+    fn both_files_hold_the_same_picture() {
+        let mut canvas = Canvas::new(60.0, 40.0);
+        canvas.fill(&[(10.0, 10.0), (30.0, 10.0), (30.0, 30.0), (10.0, 30.0)], [200, 0, 0], 1.0);
+        canvas.line(&[(40.0, 5.0), (f32::NAN, 7.0), (40.0, 35.0)], [0, 0, 200], 4.0, None);
+        let pixmap = Pixmap::decode_png(&canvas.to_png()).unwrap();
+        assert_eq!((pixmap.width(), pixmap.height()), (120, 80));
+        assert_eq!(pixel(&pixmap, 20, 20), (200, 0, 0));
+        assert_eq!(pixel(&pixmap, 40, 20), (0, 0, 200));
+        assert_eq!(pixel(&pixmap, 50, 20), (255, 255, 255));
+        let svg = canvas.to_svg("a < b");
+        assert!(
+            svg.contains("<title>a &lt; b</title>") && svg.contains("M10 10L30 10L30 30L10 30Z"),
+            "{svg}"
+        );
+        assert!(svg.contains("stroke=\"#0000c8\""), "{svg}");
+    }
+
+    #[test]
+    fn text_is_drawn_where_it_is_anchored() {
+        let dark = |anchor: Anchor, upright: bool| {
+            let mut canvas = Canvas::new(200.0, 200.0);
+            canvas.text("HHHH", (100.0, 100.0), 20.0, anchor, upright);
+            let pixmap = Pixmap::decode_png(&canvas.to_png()).unwrap();
+            let inked = |x0: u32, y0: u32| {
+                (0..40)
+                    .flat_map(|i| (0..40).map(move |j| (i, j)))
+                    .any(|(i, j)| pixel(&pixmap, x0 + i, y0 + j).0 < 128)
+            };
+            // right, left and above of the point; above: more than a line's height away
+            [inked(102, 70), inked(55, 70), inked(85, 38)]
+        };
+        assert_eq!(dark(Anchor::Start, false), [true, false, false]);
+        assert_eq!(dark(Anchor::End, false), [false, true, false]);
+        assert_eq!(dark(Anchor::Start, true)[2], true);
+    }
+}

@@ -1,0 +1,319 @@
+//! The tables of a report, and what few seeds do not allow to conclude.
+
+use std::collections::BTreeSet;
+
+use super::groups::{Achieved, Group};
+use super::table::{Cell, Kind, Table, number};
+use crate::stats::{self, Statistic};
+
+/// Seed of every bootstrap: the same runs give the same report.
+const SEED: u64 = 0;
+
+fn column(name: &str, kind: Kind) -> (String, Kind) {
+    (name.to_owned(), kind)
+}
+
+fn text(s: &str) -> Cell {
+    Cell::Text(s.to_owned())
+}
+
+fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
+    group.achieved.iter().map(f).collect()
+}
+
+/// Every table that the groups allow.
+pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
+    let together = Together::of(groups);
+    let mut tables = vec![final_performance(groups, share), violations(groups)];
+    tables.extend(together.as_ref().map(Together::scores));
+    tables.extend(together.as_ref().and_then(Together::beats));
+    tables.extend(timing(groups));
+    tables
+}
+
+fn final_performance(groups: &[Group], share: f64) -> Table {
+    let rows = groups.iter().map(|g| {
+        let (ret, cost) = (collect(g, |a| a.ret), collect(g, |a| a.cost));
+        let feasible = g.achieved.iter().filter(|a| a.feasible()).count();
+        let ci = |values: &[f64]| Cell::interval(stats::interval(&[values.to_vec()], Statistic::Mean, SEED));
+        vec![
+            text(&g.task),
+            text(&g.label),
+            Cell::Text(g.achieved.len().to_string()),
+            Cell::spread(&ret),
+            ci(&ret),
+            Cell::spread(&cost),
+            ci(&cost),
+            Cell::interval(stats::proportion(feasible, g.achieved.len())),
+            Cell::spread(&g.scores),
+        ]
+    });
+    Table {
+        name: "table1-final",
+        title: "Table 1. Final return and cost".into(),
+        caption: format!(
+            "Mean ± standard deviation over seeds of the last {} % of the steps, and the mean with its 95 % interval. \
+             Feasible: share of runs whose final cost is within the limit, with Wilson's 95 % interval. Score: return \
+             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task.",
+            number(share * 100.0).trim_end_matches(".00")
+        ),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Seeds", Kind::Text),
+            column("Return", Kind::Spread),
+            column("Return 95 %", Kind::Interval),
+            column("Cost", Kind::Spread),
+            column("Cost 95 %", Kind::Interval),
+            column("Feasible", Kind::Interval),
+            column("Score", Kind::Spread),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn violations(groups: &[Group]) -> Table {
+    let rows = groups.iter().map(|g| {
+        let from: Vec<f64> = g.achieved.iter().filter_map(|a| a.stays_from.map(|e| e as f64)).collect();
+        let (reached, all) = (from.len(), g.achieved.len());
+        let stays = if reached == 0 { Cell::Missing } else { Cell::Number(stats::median(&from)) };
+        vec![
+            text(&g.task),
+            text(&g.label),
+            g.achieved.first().map_or(Cell::Missing, |a| Cell::Number(a.limit)),
+            Cell::spread(&collect(g, |a| 100.0 * a.above)),
+            Cell::spread(&collect(g, |a| a.excess)),
+            stays,
+            Cell::Text(format!("{reached} of {all}")),
+        ]
+    });
+    Table {
+        name: "table2-violations",
+        title: "Table 2. Constraint violations during training".into(),
+        caption: "Epochs whose cost is above the limit; the sum over epochs of the cost above the limit; the epoch \
+                  after which a run never is above it again (median of the runs that get there, and how many do)."
+            .into(),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Limit", Kind::Number),
+            column("Epochs above, %", Kind::Spread),
+            column("Cumulative excess", Kind::Spread),
+            column("Feasible from epoch", Kind::Number),
+            column("Runs that stay", Kind::Text),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn timing(groups: &[Group]) -> Option<Table> {
+    let rows: Vec<Vec<Cell>> = (groups.iter())
+        .filter_map(|g| {
+            let times: Vec<_> = g.runs.iter().filter_map(|r| r.seconds_per_million).collect();
+            let of =
+                |f: fn(&crate::runs::Timing) -> f64| Cell::spread(&times.iter().map(f).collect::<Vec<_>>());
+            let cells =
+                vec![text(&g.task), text(&g.label), of(|t| t.rollout), of(|t| t.update), of(|t| t.total)];
+            (!times.is_empty()).then_some(cells)
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "table5-time",
+        title: "Table 5. Time".into(),
+        caption: "Seconds per million environment steps, mean ± standard deviation over seeds. Only runs made on the \
+                  same machine under the same load can be compared."
+            .into(),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Collecting", Kind::Spread),
+            column("Updating", Kind::Spread),
+            column("All", Kind::Spread),
+        ],
+        rows,
+    })
+}
+
+/// The tasks on which every algorithm has runs: only those can be added up.
+struct Together<'a> {
+    labels: Vec<&'a str>,
+    tasks: Vec<&'a str>,
+    groups: &'a [Group],
+}
+
+impl<'a> Together<'a> {
+    fn of(groups: &'a [Group]) -> Option<Self> {
+        let mut labels: Vec<&str> = Vec::new();
+        for group in groups {
+            if !labels.contains(&group.label.as_str()) {
+                labels.push(&group.label);
+            }
+        }
+        let all: BTreeSet<&str> = groups.iter().map(|g| g.task.as_str()).collect();
+        let together = |task: &&str| {
+            let here = groups.iter().filter(|g| g.task == **task && !g.scores.is_empty());
+            here.count() == labels.len()
+        };
+        let tasks: Vec<&str> = all.into_iter().filter(together).collect();
+        (labels.len() > 1 && !tasks.is_empty()).then_some(Self { labels, tasks, groups })
+    }
+
+    fn of_label(&self, label: &str) -> impl Iterator<Item = &'a Group> {
+        let found = |task: &&str| self.groups.iter().find(|g| g.task == *task && g.label == label);
+        self.tasks.iter().filter_map(found).collect::<Vec<_>>().into_iter()
+    }
+
+    fn scores(&self) -> Table {
+        let rows = self.labels.iter().map(|label| {
+            let scores: Vec<Vec<f64>> = self.of_label(label).map(|g| g.scores.clone()).collect();
+            let runs: Vec<&Achieved> = self.of_label(label).flat_map(|g| &g.achieved).collect();
+            let estimate = |statistic| match stats::interval(&scores, statistic, SEED) {
+                Some(interval) => Cell::Interval(interval),
+                None => Cell::Missing,
+            };
+            vec![
+                text(label),
+                Cell::Text(runs.len().to_string()),
+                estimate(Statistic::Iqm),
+                estimate(Statistic::Mean),
+                Cell::interval(stats::proportion(runs.iter().filter(|a| a.feasible()).count(), runs.len())),
+            ]
+        });
+        Table {
+            name: "table3-scores",
+            title: "Table 3. Score at equal safety, all tasks together".into(),
+            caption: format!(
+                "Interquartile mean and mean of the scores of Table 1 over {}, each with a 95 % interval (bootstrap \
+                 within tasks, stretched for small samples).",
+                self.tasks.join(", ")
+            ),
+            columns: vec![
+                column("Algorithm", Kind::Text),
+                column("Runs", Kind::Text),
+                column("IQM", Kind::Interval),
+                column("Mean", Kind::Interval),
+                column("Feasible", Kind::Interval),
+            ],
+            rows: rows.collect(),
+        }
+    }
+
+    fn beats(&self) -> Option<Table> {
+        let pairs = |a: &str, b: &str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
+            let both = self.of_label(a).zip(self.of_label(b));
+            both.map(|(a, b)| (a.achieved.clone(), b.achieved.clone())).collect()
+        };
+        let rows = self.labels.iter().map(|a| {
+            let mut row = vec![text(a)];
+            row.extend(self.labels.iter().map(|b| match a == b {
+                true => Cell::Missing,
+                false => Cell::interval(stats::probability_beats(&pairs(a, b), Achieved::compare)),
+            }));
+            row
+        });
+        let mut columns = vec![column("Beats", Kind::Text)];
+        columns.extend(self.labels.iter().map(|label| column(label, Kind::Interval)));
+        (self.labels.len() <= 12).then(|| Table {
+            name: "table4-beats",
+            title: "Table 4. Probability that the row beats the column".into(),
+            caption: "A run that is within the limit beats one that is not; of two within it the higher return wins, \
+                      of two above it the lower cost. Averaged over tasks, ties count half; 95 % score interval. An \
+                      interval that holds 0.5 decides nothing."
+                .into(),
+            columns,
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// What the number of seeds does not allow to say; empty from five seeds on.
+pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
+    let fewest = groups.iter().map(|g| g.achieved.len()).filter(|&n| n > 0).min().unwrap_or(0);
+    let mut out = Vec::new();
+    match fewest {
+        0 => out.push("No run got far enough for a final value.".into()),
+        1 => out.push(
+            "With one seed nothing is known about the spread: there are no bands and no intervals, and a difference \
+             between two algorithms may be the luck of the seed."
+                .into(),
+        ),
+        n @ 2..=4 => {
+            let p = stats::smallest_p(n, n);
+            out.push(if p > 0.05 {
+                format!(
+                    "With {n} seeds no difference between two algorithms on a single task can be significant: even if \
+                     every run of one beats every run of the other, chance does that with p = {}.",
+                    number(p)
+                )
+            } else {
+                format!(
+                    "With {n} seeds a difference on a single task is significant only if every run of one algorithm \
+                     beats every run of the other (p = {}).",
+                    number(p)
+                )
+            });
+        }
+        _ => {}
+    }
+    if (1..5).contains(&fewest) {
+        let lo = stats::proportion(fewest, fewest).map_or(0.0, |p| p.lo);
+        out.push(format!(
+            "If {fewest} of {fewest} runs are feasible, the probability that the next one is may still be as low as {}.",
+            number(lo)
+        ));
+        out.push("Order among algorithms whose intervals overlap is not established; 5 seeds are the least, 10 are usual.".into());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::groups::groups;
+    use super::super::groups::tests::run;
+    use super::*;
+
+    fn two_algorithms(seeds: u64) -> Vec<Group> {
+        let mut runs = Vec::new();
+        for task in ["A-v0", "B-v0"] {
+            for seed in 0..seeds {
+                let s = seed as f64;
+                runs.push(run(task, "epo", seed, &[(0.0, 60.0), (20.0 + s, 20.0)]));
+                runs.push(run(task, "ppo", seed, &[(0.0, 60.0), (30.0 + s, 50.0 + s)]));
+            }
+        }
+        groups(runs, 0.1, &mut Vec::new())
+    }
+
+    #[test]
+    fn the_tables_hold_the_hand_counted_values() {
+        let tables = tables(&two_algorithms(3), 0.1);
+        let names: Vec<_> = tables.iter().map(|t| t.name).collect();
+        assert_eq!(names, ["table1-final", "table2-violations", "table3-scores", "table4-beats"]);
+        assert_eq!(tables[0].rows[0][3], Cell::Spread(21.0, Some(1.0)));
+        assert_eq!(tables[1].rows[0][3], Cell::Spread(50.0, Some(0.0)), "one epoch of two above the limit");
+        assert_eq!(tables[1].rows[0][4], Cell::Spread(35.0, Some(0.0)), "60 − 25");
+        assert_eq!(tables[1].rows[0][5..], [Cell::Number(1.0), Cell::Text("3 of 3".into())]);
+        assert_eq!(tables[1].rows[1][5..], [Cell::Missing, Cell::Text("0 of 3".into())]);
+        let Cell::Interval(beats) = tables[3].rows[0][2] else {
+            panic!("EPO against PPO: {:?}", tables[3].rows[0])
+        };
+        assert_eq!(beats.point, 1.0, "PPO's higher return does not count: it is not safe");
+    }
+
+    #[test]
+    fn algorithms_are_added_up_only_where_all_have_runs() {
+        let mut groups = two_algorithms(2);
+        groups.retain(|g| g.task == "A-v0" || g.label == "EPO");
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table3-scores").unwrap();
+        assert!(table.caption.contains("A-v0") && !table.caption.contains("B-v0"), "{}", table.caption);
+    }
+
+    #[test]
+    fn few_seeds_are_told_what_they_cannot_show() {
+        let said = |seeds| caveats(&two_algorithms(seeds)).join(" ");
+        assert!(said(1).contains("nothing is known about the spread"));
+        assert!(said(3).contains("p = 0.10") && said(3).contains("as low as 0.44"), "{}", said(3));
+        assert!(said(4).contains("only if every run") && said(4).contains("p = 0.03"), "{}", said(4));
+        assert_eq!(said(5), "");
+    }
+}
