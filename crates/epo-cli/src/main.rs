@@ -28,6 +28,8 @@ enum Command {
     Bench(commands::bench::Args),
     /// Write one episode of a random policy for a viewer
     Rollout(commands::rollout::Args),
+    /// Learning curves, tables and one page from run folders
+    Report(commands::report::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Parity(args) => commands::parity::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
+        Command::Report(args) => commands::report::run(args),
     };
     match result {
         Ok(code) => code.into(),

@@ -1,5 +1,6 @@
 //! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
 
+pub mod history;
 pub mod report;
-pub mod runs;
+
 pub mod stats;

@@ -4,4 +4,5 @@ pub(crate) mod bench;
 mod bench_update;
 pub(crate) mod parity;
 pub(crate) mod rollout;
+pub(crate) mod report;
 pub(crate) mod tasks;

@@ -70,7 +70,7 @@ impl Figure {
         let rows = self.panels.len().div_ceil(columns);
         let width = PANEL.0 * columns as f32;
         let legend = self.legend_rows(width);
-        let height = PANEL.1 * rows as f32 + LEGEND_ROW * legend.len() as f32 + 8.0;
+        let height = PANEL.1 * rows as f32 + LEGEND_ROW * legend.len() as f32 + 12.0;
         let mut canvas = Canvas::new(width, height);
         for (i, panel) in self.panels.iter().enumerate() {
             let corner = (PANEL.0 * (i % columns) as f32, PANEL.1 * (i / columns) as f32);
@@ -79,7 +79,7 @@ impl Figure {
             }
         }
         for (i, row) in legend.iter().enumerate() {
-            let y = PANEL.1 * rows as f32 + LEGEND_ROW * (i as f32 + 0.6);
+            let y = PANEL.1 * rows as f32 + 4.0 + LEGEND_ROW * (i as f32 + 0.6);
             draw_legend_row(&mut canvas, row, y, width);
         }
         canvas
@@ -167,11 +167,14 @@ impl Panel {
         let x_ticks = ticks(0.0, (last / unit).max(1e-9), 5);
         let y_ticks = self.y_ticks();
         let (y_lo, y_hi) = (y_ticks.values[0], y_ticks.values[y_ticks.values.len() - 1]);
-        let x = Scale { from: (0.0, last.max(1e-9)), to: (left, right) };
+        // 9.98 of 10 million, cut by whole epochs, still ends at the tick "10"
+        let end =
+            x_ticks.values.iter().map(|v| v * unit).find(|v| (last..last * 1.03).contains(v)).unwrap_or(last);
+        let x = Scale { from: (0.0, end.max(1e-9)), to: (left, right) };
         let y = Scale { from: (y_lo, y_hi), to: (bottom, top) };
 
         // grid and ticks
-        for &v in x_ticks.values.iter().filter(|&&v| v * unit <= last * 1.001) {
+        for &v in x_ticks.values.iter().filter(|&&v| v * unit <= end * 1.001) {
             let at = x.at(v * unit);
             canvas.line(&[(at, top), (at, bottom)], GRID, 1.0, None);
             canvas.text(&x_ticks.label(v), (at, bottom + 19.0), TEXT, Anchor::Middle, false);
@@ -184,7 +187,7 @@ impl Panel {
         // bands below all lines, the first algorithm on top of the others
         for s in self.series.iter().rev() {
             for (edge, colour) in band_outlines(s).into_iter().map(|e| (e, colour(s.entry))) {
-                let outline: Vec<_> = edge.iter().map(|&(u, v)| (x.at(u), y.at(v))).collect();
+                let outline: Vec<_> = edge.iter().map(|&(u, v)| (x.at(u), y.at(v.max(y_lo)))).collect();
                 canvas.fill(&outline, colour, 0.18);
             }
         }
@@ -215,8 +218,10 @@ impl Panel {
         if lo > hi {
             (lo, hi) = (0.0, 1.0);
         }
-        // a cost axis starts at zero: the eye compares heights
-        let lo = if !self.limits.is_empty() { lo.min(0.0) } else { lo };
+        // a cost axis starts at zero: the eye compares heights, and a band below zero would mean nothing
+        let is_cost = !self.limits.is_empty();
+        let never_negative = self.series.iter().all(|s| s.mean.iter().all(|&v| v >= 0.0));
+        let lo = if is_cost && (never_negative || lo > 0.0) { 0.0 } else { lo };
         ticks(lo, if hi > lo { hi } else { lo + 1.0 }, 5)
     }
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::figure::Series;
-use crate::runs::{Note, Run, Source};
+use crate::history::{Note, Run, Source};
 use crate::stats;
 
 /// What the shaded band of a curve shows.
@@ -132,19 +132,34 @@ fn rank(label: &str) -> usize {
     if label.contains("(OmniSafe)") { ORDER.len() + 1 } else { rank }
 }
 
+/// Order of the tasks: as the paper shows them, then the rest by name.
+fn task_rank(task: &str) -> usize {
+    const ORDER: [&str; 8] = [
+        "PointGoal1",
+        "PointGoal2",
+        "PointButton2",
+        "CarGoal1",
+        "AntVelocity",
+        "HalfCheetahVelocity",
+        "HumanoidVelocity",
+        "SwimmerVelocity",
+    ];
+    ORDER.iter().position(|o| task.contains(o)).unwrap_or(ORDER.len())
+}
+
 /// A run falls short if it has fewer than this share of the steps of the longest run of its task.
 const REACHED: f64 = 0.9;
 
 /// Sorts runs into groups, by task and then in the order of the legend.
 pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<Group> {
     let labels = labels(&runs);
-    let mut sorted: BTreeMap<(String, usize, String), Vec<Run>> = BTreeMap::new();
+    let mut sorted: BTreeMap<((usize, String), usize, String), Vec<Run>> = BTreeMap::new();
     for (run, label) in runs.into_iter().zip(labels) {
-        sorted.entry((run.task.clone(), rank(&label), label)).or_default().push(run);
+        sorted.entry(((task_rank(&run.task), run.task.clone()), rank(&label), label)).or_default().push(run);
     }
     let mut groups: Vec<Group> = sorted
         .into_iter()
-        .map(|((task, _, label), runs)| {
+        .map(|(((_, task), _, label), runs)| {
             let runs = one_per_seed(runs, notes);
             Group { task, label, runs, achieved: Vec::new(), scores: Vec::new() }
         })
@@ -276,7 +291,7 @@ const MAX_POINTS: usize = 2000;
 /// Mean and band of a group over its runs, at the steps of its longest run.
 pub(crate) fn curve(
     group: &Group,
-    value: fn(&crate::runs::Point) -> f64,
+    value: fn(&crate::history::Point) -> f64,
     window: usize,
     band: Band,
     entry: usize,
@@ -309,7 +324,7 @@ pub(crate) fn curve(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::runs::Point;
+    use crate::history::Point;
 
     pub(crate) fn run(task: &str, algo: &str, seed: u64, rows: &[(f64, f64)]) -> Run {
         let points = (rows.iter().enumerate())

@@ -2,7 +2,7 @@
 
 use super::canvas::escape;
 use super::{Band, Drawn, Group, Options, Table};
-use crate::runs::Note;
+use crate::history::Note;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
 color:#222;background:#fff}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:1px solid #ddd}\

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use groups::{Achieved, Band, Group};
 
-use crate::runs::{Note, read_runs};
+use crate::history::{Note, read_runs};
 use figure::{Figure, Panel};
 use table::Table;
 
@@ -156,7 +156,7 @@ fn legend(groups: &[Group]) -> Vec<String> {
 /// Return and cost of one task.
 fn panels(groups: &[Group], legend: &[String], options: &Options) -> [Panel; 2] {
     let entry = |group: &Group| legend.iter().position(|l| *l == group.label).unwrap_or(0);
-    let curves = |value: fn(&crate::runs::Point) -> f64, window: usize| {
+    let curves = |value: fn(&crate::history::Point) -> f64, window: usize| {
         groups.iter().map(|g| groups::curve(g, value, window, options.band, entry(g))).collect()
     };
     let limit = |group: &Group| group.runs[0].limit;

@@ -1,7 +1,5 @@
 //! The tables of a report, and what few seeds do not allow to conclude.
 
-use std::collections::BTreeSet;
-
 use super::groups::{Achieved, Group};
 use super::table::{Cell, Kind, Table, number};
 use crate::stats::{self, Statistic};
@@ -110,8 +108,9 @@ fn timing(groups: &[Group]) -> Option<Table> {
     let rows: Vec<Vec<Cell>> = (groups.iter())
         .filter_map(|g| {
             let times: Vec<_> = g.runs.iter().filter_map(|r| r.seconds_per_million).collect();
-            let of =
-                |f: fn(&crate::runs::Timing) -> f64| Cell::spread(&times.iter().map(f).collect::<Vec<_>>());
+            let of = |f: fn(&crate::history::Timing) -> f64| {
+                Cell::spread(&times.iter().map(f).collect::<Vec<_>>())
+            };
             let cells =
                 vec![text(&g.task), text(&g.label), of(|t| t.rollout), of(|t| t.update), of(|t| t.total)];
             (!times.is_empty()).then_some(cells)
@@ -149,12 +148,12 @@ impl<'a> Together<'a> {
                 labels.push(&group.label);
             }
         }
-        let all: BTreeSet<&str> = groups.iter().map(|g| g.task.as_str()).collect();
+        let all = groups.chunk_by(|a, b| a.task == b.task).map(|g| g[0].task.as_str());
         let together = |task: &&str| {
             let here = groups.iter().filter(|g| g.task == **task && !g.scores.is_empty());
             here.count() == labels.len()
         };
-        let tasks: Vec<&str> = all.into_iter().filter(together).collect();
+        let tasks: Vec<&str> = all.filter(together).collect();
         (labels.len() > 1 && !tasks.is_empty()).then_some(Self { labels, tasks, groups })
     }
 

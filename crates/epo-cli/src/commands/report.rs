@@ -1,0 +1,82 @@
+//! `epo report`
+
+use std::path::PathBuf;
+
+use epo_lab::report::{self, Band, Options, ReportError};
+
+use crate::exit::{Code, Exit};
+
+/// Arguments of `epo report`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Run folders, or folders that hold them at any depth; OmniSafe's are read too
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// Folder for the report
+    #[arg(long)]
+    out: PathBuf,
+    /// Shaded band: one standard deviation over the seeds, or the 95 % interval of the mean
+    #[arg(long, value_enum, default_value = "std")]
+    band: BandArg,
+    /// Moving mean over this many epochs, returns only
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1)]
+    smooth: usize,
+    /// Moving mean over this many epochs of the cost; hides violations
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1)]
+    smooth_cost: usize,
+    /// Share of a run's steps, at its end, that makes the final values
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    last: f64,
+    /// Say nothing about folders that cannot be used
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum BandArg {
+    Std,
+    Ci95,
+}
+
+/// Writes the report; prints its tables.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if !(args.last > 0.0 && args.last <= 1.0) {
+        return Err(
+            anyhow::Error::new(Exit(Code::Usage)).context(format!("--last {} is not in (0, 1]", args.last))
+        );
+    }
+    let band = match args.band {
+        BandArg::Std => Band::Std,
+        BandArg::Ci95 => Band::Ci95,
+    };
+    let (smooth_return, smooth_cost, final_share) = (args.smooth, args.smooth_cost, args.last);
+    let options = Options { band, smooth_return, smooth_cost, final_share, ..Options::default() };
+    make(&args.runs, &args.out, &options, args.quiet)
+}
+
+/// Makes a report and says where it is.
+pub(crate) fn make(
+    runs: &[PathBuf],
+    out: &std::path::Path,
+    options: &Options,
+    quiet: bool,
+) -> anyhow::Result<Code> {
+    let summary = match report::write(runs, out, options) {
+        Ok(summary) => summary,
+        Err(ReportError::NoRuns(notes)) => {
+            for note in &notes {
+                eprintln!("{note}");
+            }
+            return Err(anyhow::Error::new(Exit(Code::Corrupt)).context("no run can be shown"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if !quiet {
+        for note in &summary.notes {
+            eprintln!("note: {note}");
+        }
+    }
+    println!("{}", summary.markdown);
+    eprintln!("{} runs in {}", summary.runs, summary.page.display());
+    Ok(Code::Done)
+}
