@@ -76,7 +76,7 @@ pub(crate) fn make(
             eprintln!("note: {note}");
         }
     }
-    println!("{}", summary.markdown);
+    crate::output::print(&summary.markdown)?;
     eprintln!("{} runs in {}", summary.runs, summary.page.display());
     Ok(Code::Done)
 }
