@@ -297,7 +297,7 @@ mod tests {
     fn the_legend_is_broken_into_rows_and_names_the_limit() {
         let panel = Panel { title: "T".into(), limits: vec![(25.0, None)], ..Panel::default() };
         let legend = vec!["a rather long name of an algorithm".to_owned(); 3];
-        let figure = Figure { panels: vec![panel.clone(), panel], columns: 2, legend, ..Figure::default() };
+        let figure = Figure { panels: vec![panel.clone(), panel], columns: 2, legend };
         let rows = figure.legend_rows(740.0);
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[1].last().unwrap().text, "limit 25");
