@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, Appo, AppoParams, CostStream, Discount, Epo, EpoParams, EpoReleased, FirstOrder, Ipo,
-    IpoParams, P3o, P3oParams, Ppo, PpoLag, PpoLagParams, PpoParams, UpdateConfig, UpdateError, Variant,
+    Algorithm, Appo, AppoParams, CostStream, Cpo, CpoParams, Discount, Epo, EpoParams, EpoReleased,
+    FirstOrder, Ipo, IpoParams, Objective, P3o, P3oParams, Ppo, PpoLag, PpoLagParams, PpoParams,
+    UpdateConfig, UpdateError, Variant,
 };
 
 /// An algorithm and its parameters, tagged by name: `{ name = "epo", mu_init = 10.0 }`.
@@ -17,6 +18,8 @@ pub enum AlgoConfig {
     Ppo(PpoParams),
     /// PPO with a Lagrange multiplier.
     PpoLag(PpoLagParams),
+    /// Constrained policy optimisation.
+    Cpo(CpoParams),
     /// Augmented Lagrangian PPO.
     Appo(AppoParams),
     /// Interior-point policy optimisation.
@@ -32,6 +35,7 @@ impl AlgoConfig {
             Self::Epo(EpoParams::default()),
             Self::Ppo(PpoParams::default()),
             Self::PpoLag(PpoLagParams::default()),
+            Self::Cpo(CpoParams::default()),
             Self::Appo(AppoParams::default()),
             Self::Ipo(IpoParams::default()),
             Self::P3o(P3oParams::default()),
@@ -49,6 +53,7 @@ impl AlgoConfig {
             Self::Epo(_) => "epo",
             Self::Ppo(_) => "ppo",
             Self::PpoLag(_) => "ppo-lag",
+            Self::Cpo(_) => "cpo",
             Self::Appo(_) => "appo",
             Self::Ipo(_) => "ipo",
             Self::P3o(_) => "p3o",
@@ -63,6 +68,7 @@ impl AlgoConfig {
                 "proximal policy optimisation; measures the cost and ignores it (Schulman et al. 2017)"
             }
             Self::PpoLag(_) => "PPO with a Lagrange multiplier on the cost (Ray et al. 2019)",
+            Self::Cpo(_) => "trust-region step under a linearised constraint (Achiam et al. 2017)",
             Self::Appo(_) => "PPO with an augmented Lagrangian (Dai et al. 2023)",
             Self::Ipo(_) => "PPO with an interior-point barrier (Liu et al. 2020)",
             Self::P3o(_) => "PPO with an exact penalty on a clipped cost surrogate (Zhang et al. 2022)",
@@ -74,8 +80,24 @@ impl AlgoConfig {
         match self {
             Self::Epo(p) => p.streams(),
             Self::Ppo(_) => &[],
-            Self::PpoLag(_) | Self::Appo(_) | Self::Ipo(_) | Self::P3o(_) => &[CostStream::Value],
+            Self::PpoLag(_) | Self::Cpo(_) | Self::Appo(_) | Self::Ipo(_) | Self::P3o(_) => {
+                &[CostStream::Value]
+            }
         }
+    }
+
+    /// The loss of a first-order method at the start of training; CPO has none. γ is the discount of the cost.
+    pub fn objective(&self, gamma: f64) -> Option<Box<dyn Objective>> {
+        Some(match self {
+            Self::Epo(p) if p.variant == Variant::Released => Box::new(EpoReleased::new(p.clone())),
+            Self::Epo(p) => Box::new(Epo::new(p.clone(), gamma)),
+            Self::Ppo(p) => Box::new(Ppo { params: p.clone() }),
+            Self::PpoLag(p) => Box::new(PpoLag::new(p.clone())),
+            Self::Appo(p) => Box::new(Appo::new(p.clone())),
+            Self::Ipo(p) => Box::new(Ipo::new(p.clone())),
+            Self::P3o(p) => Box::new(P3o::new(p.clone(), gamma)),
+            Self::Cpo(_) => return None,
+        })
     }
 
     /// The algorithm at the start of training.
@@ -87,37 +109,40 @@ impl AlgoConfig {
         update: &UpdateConfig,
         discount: &Discount,
     ) -> Result<Box<dyn Algorithm>, UpdateError> {
-        let (config, gamma, streams) = (update.clone(), discount.gamma_c, self.streams().len());
-        check_update(update)?;
-        Ok(match self {
-            Self::Epo(p) if p.variant == Variant::Released => {
-                Box::new(FirstOrder::new(EpoReleased::new(p.check()?.clone()), config, streams))
-            }
-            Self::Epo(p) => Box::new(FirstOrder::new(Epo::new(p.check()?.clone(), gamma), config, streams)),
-            Self::Ppo(p) => Box::new(FirstOrder::new(Ppo { params: p.clone() }, config, streams)),
-            Self::PpoLag(p) => Box::new(FirstOrder::new(PpoLag::new(p.clone()), config, streams)),
-            Self::Appo(p) => Box::new(FirstOrder::new(Appo::new(p.clone()), config, streams)),
-            Self::Ipo(p) => Box::new(FirstOrder::new(Ipo::new(p.clone()), config, streams)),
-            Self::P3o(p) => Box::new(FirstOrder::new(P3o::new(p.clone(), gamma), config, streams)),
-        })
+        self.check(update, discount)?;
+        let gamma = discount.gamma_c;
+        if let Self::Cpo(p) = self {
+            return Ok(Box::new(Cpo::new(p.clone(), update, gamma)));
+        }
+        let objective = self.objective(gamma).expect("every method but CPO has an objective");
+        Ok(Box::new(FirstOrder::new(objective, update.clone(), self.streams().len())))
     }
-}
 
-/// Refuses what could only fail later.
-fn check_update(c: &UpdateConfig) -> Result<(), UpdateError> {
-    let positive = [
-        ("train.passes", c.passes as f64),
-        ("train.batch", c.batch as f64),
-        ("train.max_grad_norm", c.max_grad_norm),
-    ];
-    let not_negative = [
-        ("train.lr", c.lr),
-        ("train.critic_lr", c.critic_lr),
-        ("train.critic_l2", c.critic_l2),
-        ("train.target_kl", c.target_kl),
-    ];
-    require(&positive, |v| v > 0.0, "must be positive")?;
-    require(&not_negative, |v| v >= 0.0, "must not be negative")
+    /// Refuses what could only fail later.
+    fn check(&self, c: &UpdateConfig, d: &Discount) -> Result<(), UpdateError> {
+        let positive = [
+            ("train.passes", c.passes as f64),
+            ("train.batch", c.batch as f64),
+            ("train.max_grad_norm", c.max_grad_norm),
+        ];
+        let not_negative = [
+            ("train.lr", c.lr),
+            ("train.critic_lr", c.critic_lr),
+            ("train.critic_l2", c.critic_l2),
+            ("train.target_kl", c.target_kl),
+        ];
+        require(&positive, |v| v > 0.0, "must be positive")?;
+        require(&not_negative, |v| v >= 0.0, "must not be negative")?;
+        let shares = [("train.gamma", d.gamma), ("train.gamma_c", d.gamma_c)];
+        require(&shares, |v| (0.0..1.0).contains(&v), "must be in [0, 1)")?;
+        let traces = [("train.lambda", d.lambda), ("train.lambda_c", d.lambda_c)];
+        require(&traces, |v| (0.0..=1.0).contains(&v), "must be in [0, 1]")?;
+        match self {
+            Self::Epo(p) => p.check().map(|_| ()),
+            Self::Cpo(p) => require(&[("algo.target_kl", p.target_kl)], |v| v > 0.0, "must be positive"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The first number that is not finite or fails `test`, as an error.

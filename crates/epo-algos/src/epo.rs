@@ -279,3 +279,184 @@ impl Objective for Epo {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EPO in an epoch with violation `f_hat` in units of s = 1, κ = 1 (γ = 0).
+    fn at(f_hat: f64, params: EpoParams) -> Epo {
+        let mut epo = Epo::new(params, 0.0);
+        epo.begin(CostReading::with_spread(5.0 + f_hat, 5.0, 1.0).unwrap());
+        epo
+    }
+
+    fn relu() -> EpoParams {
+        EpoParams { smooth: Smooth::Relu, ..EpoParams::default() }
+    }
+
+    #[test]
+    fn the_effective_cost_weight_by_hand() {
+        // μ = 10:  x = sp(F̂),  Ψ = e^F̂/10,  w = Ψ Φ'(x) σ(F̂);  ReLU: x = F̂⁺, w = Ψ Φ'(F̂) [F̂ > 0]
+        //   F̂    α    Φ          Ψ          w smooth   w ReLU
+        let table = [
+            (-3.0, 1.0, 0.048_587, 0.004_979, 0.000_236, 0.0),
+            (-1.0, 1.0, 0.313_262, 0.036_788, 0.009_894, 0.0),
+            (0.0, 1.0, 0.693_147, 0.1, 0.05, 0.0),
+            (0.5, 1.0, 0.974_077, 0.164_872, 0.102_626, 0.164_872),
+            (0.51, 0.5, 0.970_664, 0.166_529, 0.154_024, 0.168_194),
+            (1.0, 0.5, 1.518_959, 0.271_828, 0.360_336, 0.407_742),
+            (1.01, 0.0, 1.743_937, 0.274_560, 0.531_556, 0.554_611),
+            (2.0, 0.0, 4.523_823, 0.738_906, 2.768_520, 2.955_622),
+            (5.0, 0.0, 25.067_199, 14.841_316, 147.617_847, 148.413_159),
+        ];
+        for (f, alpha, phi, psi, smooth, hard) in table {
+            let epo = at(f, EpoParams::default());
+            let (penalty, w) = epo.penalty(0.0);
+            let close = |got: f64, want: f64| (got - want).abs() <= 1e-6 * want.abs() + 1e-6;
+            assert_eq!(epo.frozen.alpha, alpha, "F̂ = {f}");
+            assert!(close(epo.frozen.psi, psi), "F̂ = {f}: Ψ = {}", epo.frozen.psi);
+            assert!(close(penalty, psi * phi), "F̂ = {f}: ΨΦ = {penalty}, want {}", psi * phi);
+            assert!(close(w, smooth), "F̂ = {f}: w = {w}");
+            assert!(
+                close(at(f, relu()).penalty(0.0).1, hard),
+                "F̂ = {f}: ReLU w = {}",
+                at(f, relu()).penalty(0.0).1
+            );
+        }
+    }
+
+    #[test]
+    fn the_weight_is_the_derivative_of_the_penalty_and_does_not_see_psi() {
+        // Ψ stays what it was while the surrogate moves: it is detached
+        for params in [EpoParams::default(), relu(), EpoParams { sharpness: 5.0, ..EpoParams::default() }] {
+            for f in [-2.0, -0.1, 0.3, 0.7, 1.6] {
+                let epo = at(f, params.clone());
+                for surr in [-0.05, 0.02, 0.4] {
+                    let h = 1e-6;
+                    let fd = (epo.penalty(surr + h).0 - epo.penalty(surr - h).0) / (2.0 * h);
+                    let w = epo.penalty(surr).1;
+                    assert!((fd - w).abs() < 1e-6 * (1.0 + w), "F̂={f} surr={surr}: {fd} {w}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_weight_is_continuous_at_fixed_alpha_and_finite_far_out() {
+        let epo = at(0.0, EpoParams { pmn: Pmn::Linear, ..EpoParams::default() });
+        for surr in [-1.0, -1e-9, 0.0, 1e-9, 1.0] {
+            assert!((epo.penalty(surr).1 - epo.penalty(surr + 1e-9).1).abs() < 1e-9);
+        }
+        for f in [-1e4, 1e4] {
+            let (penalty, w) = at(f, EpoParams::default()).penalty(0.0);
+            assert!(penalty.is_finite() && w.is_finite(), "F̂ = {f}: {penalty} {w}");
+        }
+    }
+
+    #[test]
+    fn the_loss_by_hand() {
+        // F̂ = 2 (α = 0), two samples at ρ = 1.1 and 1.5, A_r = 2 and 1, far-stream A = 1 and −1, near stream not used
+        // reward: −(2.2 + 1.2)/2 = −1.7;  cost surrogate with max: (1.1 − 1.2)/2 = −0.05
+        // L̂ = 1.95, x = sp(1.95) = 2.083021, w = e²/10 · 2x · σ(1.95) = 2.694898
+        let logp = [1.1_f64.ln(), 1.5_f64.ln()];
+        let adv_c = [vec![1e9, 1e9], vec![1.0, -1.0]];
+        let mb = Minibatch { logp: &logp, logp_old: &[0.0; 2], adv_r: &[2.0, 1.0], adv_c: &adv_c };
+        let mut epo = at(2.0, EpoParams::default());
+        epo.begin_pass(&mb);
+        assert!((epo.weight - 2.694_897_829).abs() < 1e-8, "{}", epo.weight);
+        let mut g = [0.0; 2];
+        let loss = epo.loss(&mb, &mut g);
+        assert!((loss - (-1.7 - 0.05 * epo.weight)).abs() < 1e-12, "{loss}");
+        assert!((g[0] - (-2.2 + epo.weight * 1.1) / 2.0).abs() < 1e-12, "{g:?}");
+        assert_eq!(g[1], 0.0, "gain capped, and a safe action raised enough");
+
+        epo.params.normalize_loss = true;
+        let mut h = [0.0; 2];
+        let scaled = epo.loss(&mb, &mut h);
+        assert!(
+            (scaled * (1.0 + epo.weight) - loss).abs() < 1e-12
+                && (h[0] * (1.0 + epo.weight) - g[0]).abs() < 1e-12
+        );
+    }
+
+    #[test]
+    fn streams_are_mixed_by_alpha() {
+        let adv_c = [vec![4.0], vec![8.0]];
+        let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[0.0], adv_c: &adv_c };
+        for (f, want) in [(0.2, 4.0), (0.8, 6.0), (3.0, 8.0)] {
+            assert_eq!(at(f, EpoParams::default()).adv_c(&mb, 0), want, "F̂ = {f}");
+        }
+        let one = [vec![4.0]];
+        let mb = Minibatch { adv_c: &one, ..mb };
+        assert_eq!(at(3.0, EpoParams::default()).adv_c(&mb, 0), 4.0, "a single stream counts whole");
+    }
+
+    #[test]
+    fn the_ablations_fix_alpha_and_drop_a_critic() {
+        let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..EpoParams::default() };
+        use CostStream::{Root, Value, Variance};
+        assert_eq!(with(Pmn::Both, QuadStream::Root).streams(), [Value, Root]);
+        assert_eq!(with(Pmn::Both, QuadStream::Shared).streams(), [Value]);
+        assert_eq!(with(Pmn::Linear, QuadStream::Root).streams(), [Value]);
+        assert_eq!(with(Pmn::Quadratic, QuadStream::Root).streams(), [Root]);
+        let released = EpoParams { variant: Variant::Released, ..EpoParams::default() };
+        assert_eq!(released.streams(), [Value, Variance]);
+        for f in [-1.0, 0.7, 4.0] {
+            assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).frozen.alpha, 1.0);
+            assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).frozen.alpha, 0.0);
+        }
+    }
+
+    #[test]
+    fn mu_starts_at_its_start_falls_while_violated_and_stops_at_its_floor() {
+        let params =
+            EpoParams { mu_init: 4.0, mu_decay: 0.5, mu_min: 1.5, mu_feasible: 1.5, ..EpoParams::default() };
+        let mut epo = Epo::new(params, 0.99);
+        let mus: Vec<f64> = [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 20.0, 20.0, 20.0]
+            .map(|j| {
+                epo.begin(CostReading::new(j, 25.0).unwrap());
+                epo.frozen.mu
+            })
+            .into();
+        assert_eq!(
+            mus,
+            [4.0, 2.0, 1.5, 1.5, 1.5, 2.25, 3.375, 4.0, 4.0],
+            "decay, floor, recovery up to the start"
+        );
+        let mut held = Epo::new(EpoParams::default(), 0.99);
+        for j in [30.0, 20.0, 25.0, 10.0] {
+            held.begin(CostReading::new(j, 25.0).unwrap());
+        }
+        assert_eq!(held.mu_next, 9.9, "by default μ falls only while violated, and on the limit it holds");
+    }
+
+    #[test]
+    fn the_unit_keeps_zero_at_the_limit_and_is_never_zero() {
+        let p = EpoParams::default();
+        let unit = |d, spread| p.unit(CostReading::with_spread(0.0, d, spread).unwrap());
+        assert_eq!(
+            [unit(25.0, 30.0), unit(25.0, 0.0), unit(0.0, 0.0), unit(100.0, 3.0)],
+            [30.0, 2.5, 1.0, 10.0]
+        );
+        let relative = EpoParams { scale_by: ScaleBy::Limit, scale: 0.5, ..p.clone() };
+        assert_eq!(relative.unit(CostReading::with_spread(0.0, 25.0, 99.0).unwrap()), 12.5);
+        for spread in [0.0, 7.0, 300.0] {
+            let mut epo = Epo::new(p.clone(), 0.99);
+            epo.begin(CostReading::with_spread(25.0, 25.0, spread).unwrap());
+            assert_eq!(epo.frozen.f_hat, 0.0);
+        }
+    }
+
+    #[test]
+    fn senseless_parameters_are_refused_by_name() {
+        let key = |p: EpoParams| match p.check() {
+            Err(UpdateError::Config { key, .. }) => key,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(key(EpoParams { mu_init: 0.0, ..EpoParams::default() }), "algo.mu_init");
+        assert_eq!(key(EpoParams { mu_min: 11.0, ..EpoParams::default() }), "algo.mu_min");
+        assert_eq!(key(EpoParams { psi_max: 1e3, ..EpoParams::default() }), "algo.psi_max");
+        assert_eq!(key(EpoParams { scale: f64::NAN, ..EpoParams::default() }), "algo.scale");
+    }
+}

@@ -76,23 +76,23 @@ impl Default for UpdateConfig {
 
 /// An objective in the shared loop.
 #[derive(Debug)]
-pub struct FirstOrder<O> {
+pub struct FirstOrder {
     /// What is minimised.
-    pub objective: O,
+    pub objective: Box<dyn Objective>,
     config: UpdateConfig,
     streams: usize,
     actor: Option<ActorWork>,
     critics: Vec<CriticWork>,
 }
 
-impl<O: Objective> FirstOrder<O> {
+impl FirstOrder {
     /// The loop around `objective`, which reads `streams` cost streams.
-    pub fn new(objective: O, config: UpdateConfig, streams: usize) -> Self {
+    pub fn new(objective: Box<dyn Objective>, config: UpdateConfig, streams: usize) -> Self {
         Self { objective, config, streams, actor: None, critics: Vec::new() }
     }
 }
 
-impl<O: Objective> Algorithm for FirstOrder<O> {
+impl Algorithm for FirstOrder {
     fn update(
         &mut self,
         agent: &mut Agent,
@@ -114,7 +114,7 @@ impl<O: Objective> Algorithm for FirstOrder<O> {
             for _ in 1..rayon::current_num_threads().min(2 + batch.costs.len()) {
                 scope.spawn(|_| queue.work(batch, config, epoch));
             }
-            result = actor.run(objective, policy, policy_adam, batch, config, epoch, lr, &queue);
+            result = actor.run(&mut **objective, policy, policy_adam, batch, config, epoch, lr, &queue);
             queue.close();
             queue.work(batch, config, epoch);
         });
@@ -187,7 +187,7 @@ impl ActorWork {
     /// All passes of the policy; allows the critics each pass that it begins.
     fn run(
         &mut self,
-        objective: &mut impl Objective,
+        objective: &mut dyn Objective,
         policy: &mut Policy,
         adam: &mut Adam,
         batch: &Batch,
@@ -224,7 +224,7 @@ impl ActorWork {
     /// One pass over the batch. A step with a non-finite loss or gradient is not taken.
     fn pass(
         &mut self,
-        objective: &impl Objective,
+        objective: &dyn Objective,
         policy: &mut Policy,
         adam: &mut Adam,
         batch: &Batch,

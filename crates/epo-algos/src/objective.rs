@@ -41,7 +41,7 @@ impl Minibatch<'_> {
 ///
 /// Every loss of the PPO family reaches the parameters only through `ln π(a_i|s_i)`, so the loss and its derivative
 /// with respect to those numbers are all that an algorithm has to give.
-pub trait Objective: Send + Sync {
+pub trait Objective: std::fmt::Debug + Send + Sync {
     /// Once per epoch, before the first pass: multipliers and penalty factors move here.
     fn begin(&mut self, cost: CostReading);
 
@@ -70,7 +70,7 @@ pub trait Objective: Send + Sync {
 }
 
 /// A method that improves an agent from a batch.
-pub trait Algorithm: Send {
+pub trait Algorithm: std::fmt::Debug + Send {
     /// One epoch's update: the only place where parameters change. Runs on the current rayon pool.
     fn update(
         &mut self,

@@ -1,0 +1,172 @@
+//! Tools of second-order methods, over the whole batch: surrogate gradients, Fisher products, conjugate gradient, line search.
+//!
+//! The batch is cut into pieces of a fixed size; each keeps the activations of one forward pass, and sums run over the pieces in
+//! order: the bits do not depend on the number of threads.
+
+use std::ops::Range;
+
+use epo_nn::{CgScratch, Dist, Policy, PolicyWorkspace, conjugate_gradient};
+use rayon::prelude::*;
+
+use crate::{Batch, CostClip, Minibatch, Rollout, UpdateError, cost_surrogate};
+
+/// Rows in a piece.
+const PIECE: usize = 2048;
+
+/// Buffers over a batch.
+#[derive(Debug, Default)]
+pub(crate) struct TrustRegion {
+    pieces: Vec<Piece>,
+    cg: CgScratch,
+    old: Dist,
+    new: Dist,
+    logp: Vec<f64>,
+    ws: Option<PolicyWorkspace>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    rows: Range<usize>,
+    ws: PolicyWorkspace,
+    dlogp: Vec<f64>,
+    grad: Vec<f32>,
+    product: Vec<f64>,
+}
+
+/// A policy measured against the one that acted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Trial {
+    /// `E[ρ A_r]`.
+    pub(crate) surr_r: f64,
+    /// `E[ρ A_c]`.
+    pub(crate) surr_c: f64,
+    /// `KL(old ‖ new)`, summed over action dimensions, mean over states.
+    pub(crate) kl: f64,
+    /// Mean ratio.
+    pub(crate) ratio: f64,
+}
+
+impl TrustRegion {
+    /// Makes `policy` the centre of the region: forward pass over the batch, kept.
+    pub(crate) fn centre(&mut self, policy: &Policy, batch: &Batch) {
+        let (n, params) = (batch.len(), policy.params().len());
+        if self.pieces.last().is_none_or(|p| p.rows.end != n) {
+            let piece = |start: usize| {
+                let rows = start..(start + PIECE).min(n);
+                let ws = policy.workspace(rows.len());
+                Piece {
+                    dlogp: vec![0.0; rows.len()],
+                    grad: vec![0.0; params],
+                    product: vec![0.0; params],
+                    ws,
+                    rows,
+                }
+            };
+            self.pieces = (0..n).step_by(PIECE).map(piece).collect();
+        }
+        let (obs, act) = (batch.rollout.obs.len() / n, batch.rollout.action.len() / n);
+        let Rollout { obs: all_obs, action, .. } = &batch.rollout;
+        self.pieces.par_iter_mut().for_each(|p| {
+            let Range { start, end } = p.rows;
+            p.ws.load(&all_obs[start * obs..end * obs], &action[start * act..end * act]);
+            policy.log_prob(&mut p.ws);
+        });
+        let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
+        policy.dist(&batch.rollout.obs, ws, &mut self.old);
+        self.logp.resize(n, 0.0);
+    }
+
+    /// `∇_θ E[ρ A]` at the centre, where ρ = 1.
+    pub(crate) fn gradient(&mut self, policy: &Policy, adv: &[f64], out: &mut [f64]) {
+        let scale = 1.0 / adv.len() as f64;
+        self.pieces.par_iter_mut().for_each(|p| {
+            p.dlogp.iter_mut().zip(&adv[p.rows.clone()]).for_each(|(d, a)| *d = a * scale);
+            policy.backward(&mut p.ws, &p.dlogp, 0.0, &mut p.grad);
+        });
+        out.fill(0.0);
+        for p in &self.pieces {
+            out.iter_mut().zip(&p.grad).for_each(|(o, g)| *o += f64::from(*g));
+        }
+    }
+
+    /// `x ≈ (H + damping)⁻¹ b`, H the Fisher matrix at the centre; returns `‖b − Hx‖/‖b‖`.
+    pub(crate) fn solve(
+        &mut self,
+        policy: &Policy,
+        b: &[f64],
+        x: &mut [f64],
+        iters: usize,
+        damping: f64,
+    ) -> Result<f64, UpdateError> {
+        let Self { pieces, cg, .. } = self;
+        let n: usize = pieces.iter().map(|p| p.rows.len()).sum();
+        let product = |v: &[f64], out: &mut [f64]| {
+            pieces
+                .par_iter_mut()
+                .for_each(|p| policy.fisher_vector_product(&mut p.ws, v, 0.0, &mut p.product));
+            out.iter_mut().zip(v).for_each(|(o, v)| *o = damping * v);
+            for p in &*pieces {
+                let share = p.rows.len() as f64 / n as f64;
+                out.iter_mut().zip(&p.product).for_each(|(o, hv)| *o += share * hv);
+            }
+        };
+        let info =
+            conjugate_gradient(product, b, x, iters, 1e-10, cg).map_err(|e| UpdateError::NotFinite {
+                what: "curvature of the policy".into(),
+                value: e.curvature,
+                place: "conjugate gradient".into(),
+            })?;
+        let norm = dot(b, b).sqrt();
+        Ok(if norm > 0.0 { info.residual / norm } else { 0.0 })
+    }
+
+    /// Measures `policy` against the centre.
+    pub(crate) fn measure(&mut self, policy: &Policy, batch: &Batch) -> Trial {
+        let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
+        policy.dist(&batch.rollout.obs, ws, &mut self.new);
+        self.new.log_prob(&batch.rollout.action, &mut self.logp);
+        let (adv_r, adv_c) = (&batch.adv_r[..], &batch.adv_c[..]);
+        let whole = Minibatch { logp: &self.logp, logp_old: &batch.rollout.logp, adv_r, adv_c };
+        let mean = |adv: &dyn Fn(usize) -> f64| cost_surrogate(&whole, CostClip::None, 0.0, adv);
+        let (surr_r, surr_c) = (mean(&|i| adv_r[i]), mean(&|i| adv_c[0][i]));
+        Trial { surr_r, surr_c, kl: self.old.kl(&self.new), ratio: mean(&|_| 1.0) }
+    }
+
+    /// Mean entropy of the policy that was measured last.
+    pub(crate) fn entropy(&self) -> f64 {
+        self.new.entropy()
+    }
+
+    /// Tries `θ + decay^j · step` for `j = 0, 1, …`; keeps the first that `accept` takes and returns its number from 1. If
+    /// there is none, restores θ and returns 0.
+    pub(crate) fn line_search(
+        &mut self,
+        policy: &mut Policy,
+        batch: &Batch,
+        step: &[f64],
+        decay: f64,
+        trials: usize,
+        accept: impl Fn(Trial) -> bool,
+    ) -> usize {
+        let start = policy.params().to_vec();
+        let mut fraction = 1.0;
+        for trial in 1..=trials {
+            policy.update(|p| {
+                for ((p, &s), d) in p.iter_mut().zip(&start).zip(step) {
+                    *p = (f64::from(s) + fraction * d) as f32;
+                }
+            });
+            // a non-finite KL compares false: the step is too long, the next one is shorter
+            if accept(self.measure(policy, batch)) {
+                return trial;
+            }
+            fraction *= decay;
+        }
+        policy.set_params(&start);
+        0
+    }
+}
+
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}

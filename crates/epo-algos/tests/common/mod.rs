@@ -1,0 +1,114 @@
+//! A constrained bandit: three actions, episodes of ten steps, an optimum in closed form.
+//!
+//! ```text
+//! action   0: reward 0, cost 0     1: reward 0.6, cost 0.3     2: reward 1, cost 1
+//! limit    5 per episode of 10 steps: half a cost per step
+//! optimum  mix 1 and 2:  p₂ + 0.3 (1 − p₂) = 0.5  ⇒  p₂ = 2/7;   return 10 (0.6·5/7 + 2/7) = 50/7 = 7.143, cost 5
+//! ```
+//! The multiplier of the limit is the slope between 1 and 2, 0.4/0.7 = 4/7.
+#![allow(dead_code)] // each test file uses its own part
+
+use epo_algos::{
+    Agent, AlgoConfig, Algorithm, Batch, Discount, Epoch, Rollout, UpdateConfig, UpdateError, UpdateReport,
+};
+use epo_core::{ActionSpace, CostReading, Outcome, Purpose, Step, Stream};
+
+pub const REWARD: [f64; 3] = [0.0, 0.6, 1.0];
+pub const COST: [f64; 3] = [0.0, 0.3, 1.0];
+pub const LIMIT: f64 = 5.0;
+pub const BEST_RETURN: f64 = 50.0 / 7.0;
+pub const EPISODE: usize = 10;
+
+/// A learner on the bandit.
+pub struct Learner {
+    pub agent: Agent,
+    pub algo: Box<dyn Algorithm>,
+    pub batch: Batch,
+    pub seed: u64,
+    pub epoch: u32,
+    pub epochs: u32,
+    pub limit: f64,
+    /// +1, or −1 to flip the sign of the cost gradient.
+    pub cost_sign: f64,
+}
+
+pub fn update_config() -> UpdateConfig {
+    UpdateConfig { passes: 10, batch: 100, lr: 3e-3, critic_lr: 3e-3, ..UpdateConfig::default() }
+}
+
+impl Learner {
+    pub fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
+        let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.streams(), seed);
+        let algo = config.build(&update_config(), &Discount::default()).unwrap();
+        let batch = Batch::new(Rollout::new(20, 100, 1, 1));
+        Self { agent, algo, batch, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
+    }
+
+    /// Collects an epoch; returns mean episode return and the cost reading.
+    pub fn collect(&mut self, reward: [f64; 3], cost: [f64; 3]) -> (f64, CostReading) {
+        let (mut ret, mut costs) = (0.0, Vec::new());
+        let mut ws = self.agent.policy.workspace(1);
+        for (env, mut lane) in self.batch.rollout.lanes().into_iter().enumerate() {
+            let mut stream = Stream::at(self.seed, Purpose::Action, env as u32, u64::from(self.epoch) << 32);
+            for t in 0..100 {
+                let mut action = [0.0];
+                let logp = self.agent.policy.act(&[1.0], &mut ws, &mut stream, &mut action);
+                let a = action[0] as usize;
+                let done = t % EPISODE == EPISODE - 1;
+                let outcome = if done { Outcome::Terminated } else { Outcome::Running };
+                lane.push(&[1.0], &action, logp, Step { reward: reward[a], cost: cost[a], outcome });
+                if t % EPISODE == 0 {
+                    costs.push(0.0);
+                }
+                *costs.last_mut().unwrap() += cost[a];
+                ret += reward[a];
+                if done {
+                    lane.end(&[1.0]);
+                }
+            }
+        }
+        let n = costs.len() as f64;
+        let mean = costs.iter().sum::<f64>() / n;
+        let spread = (costs.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / n).sqrt();
+        (ret / n, CostReading::with_spread(mean, self.limit, spread).unwrap())
+    }
+
+    /// One epoch on rewards and costs per action.
+    pub fn epoch_on(
+        &mut self,
+        reward: [f64; 3],
+        cost: [f64; 3],
+    ) -> Result<(f64, CostReading, UpdateReport), UpdateError> {
+        let (ret, reading) = self.collect(reward, cost);
+        self.batch.estimate(&self.agent, &Discount::default())?;
+        self.batch.adv_c.iter_mut().flatten().for_each(|a| *a *= self.cost_sign);
+        let epoch = Epoch { index: self.epoch, total: self.epochs, seed: self.seed };
+        let report = self.algo.update(&mut self.agent, &self.batch, reading, epoch)?;
+        self.epoch += 1;
+        Ok((ret, reading, report))
+    }
+
+    /// Trains to the end; mean return and cost over the last fifth.
+    pub fn train(&mut self) -> (f64, f64) {
+        let tail = self.epochs / 5;
+        let (mut ret, mut cost) = (0.0, 0.0);
+        while self.epoch < self.epochs {
+            let last = self.epoch >= self.epochs - tail;
+            let (r, c, _) = self.epoch_on(REWARD, COST).unwrap();
+            if last {
+                ret += r / f64::from(tail);
+                cost += c.mean() / f64::from(tail);
+            }
+        }
+        (ret, cost)
+    }
+
+    /// Bits of everything that is trained.
+    pub fn bits(&self) -> Vec<u32> {
+        self.agent
+            .tensors()
+            .iter()
+            .flat_map(|t| t.data.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+            .collect()
+    }
+}
