@@ -6,51 +6,62 @@
 //! optimum  mix 1 and 2:  p₂ + 0.3 (1 − p₂) = 0.5  ⇒  p₂ = 2/7;   return 10 (0.6·5/7 + 2/7) = 50/7 = 7.143, cost 5
 //! ```
 //! The multiplier of the limit is the slope between 1 and 2, 0.4/0.7 = 4/7.
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part; a failure here is a failed test
 
 use epo_algos::{
     Agent, AlgoConfig, Algorithm, Batch, Discount, Epoch, Rollout, UpdateConfig, UpdateError, UpdateReport,
 };
 use epo_core::{ActionSpace, CostReading, Outcome, Purpose, Step, Stream};
 
-pub const REWARD: [f64; 3] = [0.0, 0.6, 1.0];
-pub const COST: [f64; 3] = [0.0, 0.3, 1.0];
-pub const LIMIT: f64 = 5.0;
-pub const BEST_RETURN: f64 = 50.0 / 7.0;
-pub const EPISODE: usize = 10;
+pub(crate) const REWARD: [f64; 3] = [0.0, 0.6, 1.0];
+pub(crate) const COST: [f64; 3] = [0.0, 0.3, 1.0];
+pub(crate) const LIMIT: f64 = 5.0;
+pub(crate) const BEST_RETURN: f64 = 50.0 / 7.0;
+pub(crate) const EPISODE: usize = 10;
+const STEPS: usize = 50;
+/// 1/(1−γ) is the length of an episode.
+pub(crate) const DISCOUNT: Discount = Discount { gamma: 0.9, lambda: 0.95, gamma_c: 0.9, lambda_c: 0.95 };
 
 /// A learner on the bandit.
-pub struct Learner {
-    pub agent: Agent,
-    pub algo: Box<dyn Algorithm>,
-    pub batch: Batch,
-    pub seed: u64,
-    pub epoch: u32,
-    pub epochs: u32,
-    pub limit: f64,
+pub(crate) struct Learner {
+    pub(crate) agent: Agent,
+    pub(crate) algo: Box<dyn Algorithm>,
+    pub(crate) batch: Batch,
+    pub(crate) seed: u64,
+    pub(crate) epoch: u32,
+    pub(crate) epochs: u32,
+    pub(crate) limit: f64,
     /// +1, or −1 to flip the sign of the cost gradient.
-    pub cost_sign: f64,
+    pub(crate) cost_sign: f64,
 }
 
-pub fn update_config() -> UpdateConfig {
-    UpdateConfig { passes: 10, batch: 100, lr: 3e-3, critic_lr: 3e-3, ..UpdateConfig::default() }
+/// The entropy bonus makes the mixed optimum an attractor: dual ascent on a linear problem would circle it.
+pub(crate) fn update_config() -> UpdateConfig {
+    UpdateConfig {
+        passes: 10,
+        batch: 100,
+        lr: 3e-3,
+        critic_lr: 3e-3,
+        entropy: 0.03,
+        ..UpdateConfig::default()
+    }
 }
 
 impl Learner {
-    pub fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
+    pub(crate) fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
         let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.streams(), seed);
-        let algo = config.build(&update_config(), &Discount::default()).unwrap();
-        let batch = Batch::new(Rollout::new(20, 100, 1, 1));
+        let algo = config.build(&update_config(), &DISCOUNT).unwrap();
+        let batch = Batch::new(Rollout::new(20, STEPS, 1, 1));
         Self { agent, algo, batch, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
     }
 
     /// Collects an epoch; returns mean episode return and the cost reading.
-    pub fn collect(&mut self, reward: [f64; 3], cost: [f64; 3]) -> (f64, CostReading) {
+    pub(crate) fn collect(&mut self, reward: [f64; 3], cost: [f64; 3]) -> (f64, CostReading) {
         let (mut ret, mut costs) = (0.0, Vec::new());
         let mut ws = self.agent.policy.workspace(1);
         for (env, mut lane) in self.batch.rollout.lanes().into_iter().enumerate() {
             let mut stream = Stream::at(self.seed, Purpose::Action, env as u32, u64::from(self.epoch) << 32);
-            for t in 0..100 {
+            for t in 0..STEPS {
                 let mut action = [0.0];
                 let logp = self.agent.policy.act(&[1.0], &mut ws, &mut stream, &mut action);
                 let a = action[0] as usize;
@@ -74,13 +85,13 @@ impl Learner {
     }
 
     /// One epoch on rewards and costs per action.
-    pub fn epoch_on(
+    pub(crate) fn epoch_on(
         &mut self,
         reward: [f64; 3],
         cost: [f64; 3],
     ) -> Result<(f64, CostReading, UpdateReport), UpdateError> {
         let (ret, reading) = self.collect(reward, cost);
-        self.batch.estimate(&self.agent, &Discount::default())?;
+        self.batch.estimate(&self.agent, &DISCOUNT)?;
         self.batch.adv_c.iter_mut().flatten().for_each(|a| *a *= self.cost_sign);
         let epoch = Epoch { index: self.epoch, total: self.epochs, seed: self.seed };
         let report = self.algo.update(&mut self.agent, &self.batch, reading, epoch)?;
@@ -88,9 +99,9 @@ impl Learner {
         Ok((ret, reading, report))
     }
 
-    /// Trains to the end; mean return and cost over the last fifth.
-    pub fn train(&mut self) -> (f64, f64) {
-        let tail = self.epochs / 5;
+    /// Trains to the end; mean return and cost over the second half.
+    pub(crate) fn train(&mut self) -> (f64, f64) {
+        let tail = self.epochs / 2;
         let (mut ret, mut cost) = (0.0, 0.0);
         while self.epoch < self.epochs {
             let last = self.epoch >= self.epochs - tail;
@@ -104,7 +115,7 @@ impl Learner {
     }
 
     /// Bits of everything that is trained.
-    pub fn bits(&self) -> Vec<u32> {
+    pub(crate) fn bits(&self) -> Vec<u32> {
         self.agent
             .tensors()
             .iter()

@@ -1,0 +1,228 @@
+//! What every algorithm owes to the rest: the same bits on any number of threads, resumption to the bit, a defined outcome for bad
+//! luck, reports in the declared order.
+
+mod common;
+
+use common::{COST, Learner, REWARD};
+use epo_algos::{AlgoConfig, EpoParams, KlDirection, UpdateConfig, UpdateError, UpdateReport, Variant};
+
+fn configs() -> Vec<AlgoConfig> {
+    let mut all = AlgoConfig::all_defaults();
+    all.push(AlgoConfig::Epo(EpoParams { variant: Variant::Released, ..EpoParams::default() }));
+    all
+}
+
+fn threads(n: usize) -> rayon::ThreadPool {
+    rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads")
+}
+
+fn run(learner: &mut Learner, epochs: usize) -> Vec<UpdateReport> {
+    (0..epochs).map(|_| learner.epoch_on(REWARD, COST).expect("an update").2).collect()
+}
+
+#[test]
+fn the_bits_do_not_depend_on_the_threads() {
+    for config in configs() {
+        let on = |n: usize| {
+            threads(n).install(|| {
+                let mut learner = Learner::new(&config, 3, 10);
+                let reports = run(&mut learner, 3);
+                (learner.bits(), learner.agent.counters(), reports)
+            })
+        };
+        let one = on(1);
+        for n in [2, 4] {
+            assert!(one == on(n), "{}: {n} threads part from one", config.name());
+        }
+    }
+}
+
+#[test]
+fn a_restored_algorithm_goes_on_to_the_bit() {
+    for config in configs() {
+        let mut whole = Learner::new(&config, 3, 10);
+        run(&mut whole, 3);
+        // through text, as a checkpoint does
+        let state = serde_json::to_string(&whole.algo.state()).unwrap();
+        let mut resumed = Learner::new(&config, 3, 10);
+        resumed.algo.restore(&serde_json::from_str(&state).unwrap()).unwrap();
+        {
+            let tensors = whole.agent.tensors();
+            let find = |name: &str| tensors.iter().find(|t| t.name == name).map(|t| t.data);
+            resumed.agent.load(find, &whole.agent.counters()).unwrap();
+        }
+        resumed.epoch = whole.epoch;
+        let (a, b) = (run(&mut whole, 2), run(&mut resumed, 2));
+        assert_eq!(a, b, "{}: reports", config.name());
+        assert!(whole.bits() == resumed.bits(), "{}: parameters", config.name());
+        assert_eq!(whole.algo.state(), resumed.algo.state());
+    }
+}
+
+#[test]
+fn a_foreign_state_is_refused() {
+    for name in ["epo", "ppo-lag", "appo", "p3o"] {
+        let mut learner = Learner::new(&AlgoConfig::by_name(name).unwrap(), 3, 10);
+        let error = learner.algo.restore(&serde_json::json!({"nonsense": 1}));
+        assert!(error.is_err(), "{name} took it");
+    }
+}
+
+#[test]
+fn reports_hold_the_declared_metrics_in_order_and_finite() {
+    for config in configs() {
+        let mut learner = Learner::new(&config, 3, 10);
+        let declared = learner.algo.metrics();
+        let report = run(&mut learner, 1).remove(0);
+        let reported: Vec<_> = report.values.iter().map(|(m, _)| *m).collect();
+        assert_eq!(declared, reported, "{}", config.name());
+        assert!(report.values.iter().all(|(_, v)| v.is_finite()), "{}: {report:?}", config.name());
+        let mut keys: Vec<_> = declared.iter().map(|m| m.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), declared.len(), "{}: a column twice", config.name());
+        assert!(declared.iter().all(|m| epo_algos::report::ALL.contains(m)), "{}", config.name());
+    }
+}
+
+#[test]
+fn parameters_stay_finite_whatever_the_signals() {
+    let cases = [
+        ("no variance in the reward", [0.5; 3], COST, 5.0),
+        ("no reward and no cost", [0.0; 3], [0.0; 3], 5.0),
+        ("cost always 0", REWARD, [0.0; 3], 5.0),
+        ("cost always 0, limit 0", REWARD, [0.0; 3], 0.0),
+        ("limit 0", REWARD, COST, 0.0),
+        ("no variance in the cost, violated", REWARD, [1.0; 3], 5.0),
+        ("huge cost", REWARD, [0.0, 3e5, 1e6], 5.0),
+    ];
+    for config in configs() {
+        for (what, reward, cost, limit) in cases {
+            let mut learner = Learner::new(&config, 3, 10);
+            learner.limit = limit;
+            for _ in 0..3 {
+                let (_, _, report) = learner.epoch_on(reward, cost).unwrap();
+                assert!(
+                    report.values.iter().all(|(_, v)| v.is_finite()),
+                    "{}, {what}: {report:?}",
+                    config.name()
+                );
+            }
+            let finite = learner.agent.tensors().iter().all(|t| t.data.iter().all(|x| x.is_finite()));
+            assert!(finite, "{}, {what}", config.name());
+        }
+    }
+}
+
+#[test]
+fn no_signal_leaves_the_policy_where_it_is() {
+    for config in configs() {
+        let mut learner = Learner::new(&config, 3, 10);
+        let no_bonus = UpdateConfig { entropy: 0.0, ..common::update_config() };
+        learner.algo = config.build(&no_bonus, &common::DISCOUNT).unwrap();
+        learner.collect([0.5; 3], [0.0; 3]);
+        learner.batch.estimate(&learner.agent, &common::DISCOUNT).unwrap();
+        learner.batch.adv_r.fill(0.0);
+        learner.batch.adv_c.iter_mut().for_each(|a| a.fill(0.0));
+        let before = learner.agent.policy.params().to_vec();
+        let cost = epo_core::CostReading::new(0.0, 5.0).unwrap();
+        let epoch = epo_algos::Epoch { index: 0, total: 1, seed: 0 };
+        learner.algo.update(&mut learner.agent, &learner.batch, cost, epoch).unwrap();
+        assert_eq!(learner.agent.policy.params(), before, "{}", config.name());
+    }
+}
+
+#[test]
+fn a_nan_from_the_environment_is_named_before_anything_moves() {
+    for (what, reward, cost) in
+        [("reward advantage", [f64::NAN; 3], COST), ("cost advantage", REWARD, [f64::INFINITY; 3])]
+    {
+        let mut learner = Learner::new(&AlgoConfig::by_name("epo").unwrap(), 3, 10);
+        // the reading cannot hold it; the lab reports such a step itself, this is the second line
+        let before = learner.bits();
+        learner.collect(REWARD, COST);
+        let n = learner.batch.len();
+        learner.batch.rollout.reward[n / 2] = reward[0];
+        learner.batch.rollout.cost[n / 2] = cost[0];
+        let error = learner.batch.estimate(&learner.agent, &common::DISCOUNT).unwrap_err();
+        assert!(matches!(&error, UpdateError::NotFinite { what: w, .. } if w == what), "{error}");
+        assert!(learner.bits() == before);
+    }
+}
+
+#[test]
+fn a_non_finite_gradient_is_named_and_never_reaches_a_parameter() {
+    for config in configs() {
+        for spoil in ["advantage", "logp", "target"] {
+            let mut learner = Learner::new(&config, 3, 10);
+            let (_, cost) = learner.collect(REWARD, COST);
+            learner.batch.estimate(&learner.agent, &common::DISCOUNT).unwrap();
+            match spoil {
+                "advantage" => learner.batch.adv_r[7] = f64::NAN,
+                "logp" => learner.batch.rollout.logp[7] = f64::NEG_INFINITY,
+                _ => learner.batch.reward.target[7] = f64::INFINITY,
+            }
+            let epoch = epo_algos::Epoch { index: 0, total: 1, seed: 0 };
+            let result = learner.algo.update(&mut learner.agent, &learner.batch, cost, epoch);
+            // CPO takes the ratio 1 at the centre and its line search refuses a step that is not finite
+            let refused = config.name() == "cpo" && spoil == "logp";
+            assert!(
+                refused || matches!(result, Err(UpdateError::NotFinite { .. })),
+                "{} {spoil}: {result:?}",
+                config.name()
+            );
+            let finite = learner.agent.tensors().iter().all(|t| t.data.iter().all(|x| x.is_finite()));
+            assert!(finite, "{}, {spoil}: a parameter is not finite", config.name());
+        }
+    }
+}
+
+#[test]
+fn a_senseless_setting_is_refused_by_name() {
+    let ppo = AlgoConfig::by_name("ppo").unwrap();
+    for (config, want) in [
+        (UpdateConfig { passes: 0, ..UpdateConfig::default() }, "train.passes"),
+        (UpdateConfig { batch: 0, ..UpdateConfig::default() }, "train.batch"),
+        (UpdateConfig { lr: -1.0, ..UpdateConfig::default() }, "train.lr"),
+        (UpdateConfig { target_kl: f64::NAN, ..UpdateConfig::default() }, "train.target_kl"),
+    ] {
+        match ppo.build(&config, &common::DISCOUNT) {
+            Err(UpdateError::Config { key, .. }) => assert_eq!(key, want),
+            other => panic!("{want}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_kl_stop_ends_the_passes_for_policy_and_critics_alike() {
+    let ppo = AlgoConfig::by_name("ppo").unwrap();
+    let passes = |target_kl, kl_direction| {
+        let mut learner = Learner::new(&ppo, 3, 10);
+        let config = UpdateConfig { target_kl, kl_direction, ..common::update_config() };
+        learner.algo = ppo.build(&config, &common::DISCOUNT).unwrap();
+        let report = run(&mut learner, 1).remove(0);
+        let counters = learner.agent.counters();
+        assert_eq!(counters["policy.adam.t"], counters["critic_r.adam.t"], "as many steps");
+        (report.get(epo_algos::report::STOP_ITER).unwrap(), report.get(epo_algos::report::KL).unwrap())
+    };
+    for direction in [KlDirection::OldNew, KlDirection::NewOld] {
+        let (stopped, kl) = passes(1e-6, direction);
+        assert!(stopped == 1.0 && kl > 1e-6, "{stopped} {kl}");
+        assert_eq!(passes(1e9, direction).0, 10.0);
+    }
+    assert_ne!(passes(1e9, KlDirection::OldNew).1, passes(1e9, KlDirection::NewOld).1, "two divergences");
+}
+
+#[test]
+fn configuration_round_trips_and_unknown_keys_are_refused() {
+    for config in configs() {
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<AlgoConfig>(&text).unwrap(), config, "{text}");
+        let name = config.name();
+        let bare: AlgoConfig = serde_json::from_str(&format!(r#"{{"name":"{name}"}}"#)).unwrap();
+        assert_eq!(bare, AlgoConfig::by_name(name).unwrap(), "defaults");
+        let error =
+            serde_json::from_str::<AlgoConfig>(&format!(r#"{{"name":"{name}","klip":1}}"#)).unwrap_err();
+        assert!(error.to_string().contains("klip"), "{error}");
+    }
+}
