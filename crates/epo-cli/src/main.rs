@@ -30,6 +30,8 @@ enum Command {
     Rollout(commands::rollout::Args),
     /// Learning curves, tables and one page from run folders
     Report(commands::report::Args),
+    /// Check the paper's statements on small problems whose optimum is known exactly
+    Theory(commands::theory::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Theory(args) => commands::theory::run(args),
     };
     match result {
         Ok(code) => code.into(),

@@ -8,11 +8,14 @@
 //! - [`optimum`] and [`penalised`]: the exact solutions, by linear and quadratic programming.
 //! - [`front`]: reward against limit, by policy iteration: a second method that shares no code with the first.
 //! - [`TabularEnv`]: the same CMDP as an ordinary [`epo_core::Env`], for learners.
+//! - [`checks`]: the paper's statements on hundreds of random CMDPs. [`figures`]: pictures of them.
 //!
 //! Units: the paper's F_R is (1−γ)(J_R(π) − J_R(π_k)). Here P is in units of J_R, so μ here is (1−γ) μ of the paper.
 
+pub mod checks;
 mod cmdp;
 mod env;
+pub mod figures;
 
 mod front;
 mod linear;

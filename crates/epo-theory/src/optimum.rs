@@ -22,6 +22,9 @@ use crate::{Cmdp, Evaluation, Policy};
 /// The largest KKT residual that is accepted, relative to 1 + |value|.
 const ACCEPTED: f64 = 1e-6;
 
+/// The residual at which no further attempt is made.
+const WANTED: f64 = 1e-11;
+
 /// A solution.
 #[derive(Clone, Debug)]
 pub struct Optimum {
@@ -92,11 +95,44 @@ pub fn least_excess(cmdp: &Cmdp) -> Result<Optimum, SolveError> {
     program(cmdp, &vec![0.0; cmdp.reward().len()], Some(Penalty { mu: 1.0, alpha: 1.0 }))
 }
 
+/// Solves with ever simpler settings until the residual is as small as doubles allow; the best answer counts.
+///
+/// Near a degenerate μ (the penalty's slope equals a multiplier) the tightest settings stall; stepping back helps.
 fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Optimum, SolveError> {
+    let mut best = attempt(cmdp, reward, penalty, (1e-12, true));
+    for setting in [(1e-11, false), (1e-10, true), (1e-9, false)] {
+        let residual = match &best {
+            Ok(found) => found.residual,
+            Err(SolveError::Infeasible { .. }) => break,
+            Err(SolveError::Solver { residual, .. }) => *residual,
+        };
+        if residual <= WANTED {
+            break;
+        }
+        let again = attempt(cmdp, reward, penalty, setting);
+        if again.as_ref().is_ok_and(|o| o.residual < residual || residual.is_nan()) {
+            best = again;
+        }
+    }
+    match best {
+        Ok(found) if found.residual > ACCEPTED => {
+            Err(SolveError::Solver { status: "too large a residual".into(), residual: found.residual })
+        }
+        other => other,
+    }
+}
+
+/// One run of the solver at a tolerance, with or without equilibration.
+fn attempt(
+    cmdp: &Cmdp,
+    reward: &[f64],
+    penalty: Option<Penalty>,
+    (tolerance, equilibrate): (f64, bool),
+) -> Result<Optimum, SolveError> {
     let (n_x, k) = (reward.len(), cmdp.costs().len());
     let n_slack = if penalty.is_some() { k } else { 0 };
-    // a steep penalty is scaled down so that the objective's entries stay of one size
-    let weight = penalty.map_or(1.0, |p| p.mu.min(1.0));
+    // halfway between reward and penalty: either alone would lose digits of the other
+    let weight = penalty.map_or(1.0, |p| p.mu.sqrt());
     let mut q: Vec<f64> = reward.iter().map(|r| -weight * r).collect();
     let mut quadratic = CscMatrix::zeros((n_x + n_slack, n_x + n_slack));
     if let Some(Penalty { mu, alpha }) = penalty {
@@ -109,10 +145,10 @@ fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Opti
     let cones = [ZeroConeT(cmdp.n_states()), NonnegativeConeT(k + n_x + n_slack)];
     let settings = DefaultSettingsBuilder::default()
         .verbose(false)
-        .max_iter(200)
-        .tol_gap_abs(1e-12)
-        .tol_gap_rel(1e-12)
-        .tol_feas(1e-12)
+        .tol_gap_abs(tolerance)
+        .tol_gap_rel(tolerance)
+        .tol_feas(tolerance)
+        .equilibrate_enable(equilibrate)
         .build()
         .unwrap_or_else(|e| unreachable!("settings are constants: {e}"));
     let mut solver = DefaultSolver::new(&quadratic, &q, &a, &b, &cones, settings)
@@ -127,7 +163,7 @@ fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Opti
     let value_fn: Vec<f64> = got.z[..cmdp.n_states()].iter().map(|v| v / weight).collect();
     let multipliers: Vec<f64> = got.z[cmdp.n_states()..][..k].iter().map(|l| l / weight).collect();
     let residual = residual(cmdp, reward, penalty, x, slack, &value_fn, &multipliers);
-    if residual.is_nan() || residual > ACCEPTED {
+    if !residual.is_finite() {
         return Err(SolveError::Solver { status: format!("{:?}", got.status), residual });
     }
     let policy = Policy::from_occupancy(cmdp.n_actions(), x);

@@ -38,9 +38,11 @@ impl RandomCmdp {
 
     /// The CMDP that `seed` names: rewards and costs uniform in 0..1, half of the costs 0, random kernels.
     ///
-    /// Limits: dᵢ = Jᵢ(frugal) + tightness · |Jᵢ(best) − Jᵢ(frugal)|, with "frugal" the policy of least total cost, so
-    /// it meets all limits with room to spare; at least one limit cuts off the unconstrained optimum. Draws without
-    /// such a conflict are passed over.
+    /// Limits: dᵢ = Jᵢ(frugal) + tightness · |Jᵢ(best) − Jᵢ(frugal)|, with "frugal" the policy of least total cost; at
+    /// least one limit cuts off the unconstrained optimum. Draws without such a conflict are passed over. The second
+    /// term is never less than a tenth of the largest, so frugal keeps a distance from all limits (Slater), and every
+    /// constraint after the first has its own tightness, 0.5–1 of the common one: two limits that bind at the same
+    /// point would leave λ* undetermined.
     pub fn build(&self, seed: u64) -> Cmdp {
         (1..)
             .find_map(|attempt| self.attempt(seed, attempt))
@@ -78,8 +80,11 @@ impl RandomCmdp {
         if conflict < 0.05 {
             return None;
         }
-        let limits: Vec<f64> =
-            frugal.iter().zip(&best).map(|(f, b)| f + self.tightness * (b - f).abs()).collect();
+        let limit = |i: usize| {
+            let own = if i == 0 { 1.0 } else { 0.5 + 0.5 * rng.uniform() };
+            frugal[i] + own * self.tightness * (best[i] - frugal[i]).abs().max(0.1 * conflict)
+        };
+        let limits: Vec<f64> = (0..self.constraints).map(limit).collect();
         Some(cmdp.with_limits(&limits))
     }
 }

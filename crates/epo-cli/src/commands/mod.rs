@@ -6,3 +6,4 @@ pub(crate) mod parity;
 pub(crate) mod rollout;
 pub(crate) mod report;
 pub(crate) mod tasks;
+pub(crate) mod theory;
