@@ -176,8 +176,9 @@ impl Sim {
         self.data.step();
     }
 
-    /// `mj_step2`: as [`step`](Self::step), given that positions and velocities have not changed since the last
-    /// [`forward`](Self::forward): what depends on them only is not computed again. Euler integration only.
+    /// `mj_step2`: as [`step`](Self::step), given that nothing but controls has changed since the last
+    /// [`forward`](Self::forward): what depends on positions and velocities only is not computed again, and they are
+    /// not checked (see [`check_state`](Self::check_state)). Euler integration only.
     pub fn step_from_forward(&mut self) {
         self.data.step2();
     }
@@ -208,6 +209,17 @@ impl Sim {
         let bit = MjtDisableBit::mjDSBL_SENSOR as i32;
         let flags = &mut self.data.model_opt_mut().disableflags;
         *flags = if on { *flags & !bit } else { *flags | bit };
+    }
+
+    /// Notices positions and velocities that are not finite or huge, as `mj_step` does before it begins.
+    pub fn check_state(&mut self) {
+        self.data.check_pos();
+        self.data.check_vel();
+    }
+
+    /// Notices accelerations that are not finite or huge, as `mj_step` does before it integrates.
+    pub fn check_acceleration(&mut self) {
+        self.data.check_acc();
     }
 
     /// What went wrong since the last reset, if anything.

@@ -1,0 +1,160 @@
+//! The wrapper around MuJoCo: what it reads and writes, and that nothing escapes it.
+
+use std::path::Path;
+
+use epo_mujoco::{BodyId, Error, Shape, Sim, Trouble};
+
+/// A box over a floor, welded to a mocap body, beside a fixed mark and a pushed slider.
+const SCENE: &str = r#"<mujoco>
+  <size memory="1M"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <body name="box" pos="1 2 .5"><freejoint/><geom name="box" type="box" size=".1 .1 .1" rgba="1 0 0 .5"/></body>
+    <body name="carried" pos="3 0 .5"><freejoint/><geom name="carried" size=".1"/></body>
+    <body name="carrier" mocap="true"><geom name="carrier" size=".05" contype="0" conaffinity="0"/></body>
+    <body name="mark" pos="-1 -1 .1"><geom name="mark" type="cylinder" size=".3 .1" contype="0" conaffinity="0"/></body>
+    <body name="slider" pos="0 5 1"><joint type="slide" axis="1 0 0"/><geom size=".1"/><site name="s"/></body>
+  </worldbody>
+  <equality><weld body1="carrier" body2="carried"/></equality>
+  <sensor><accelerometer site="s"/></sensor>
+  <actuator><motor site="s" gear="1 0 0 0 0 0"/></actuator>
+</mujoco>"#;
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn bodies_are_placed_and_the_weld_follows() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let (body, carried) = (sim.body("box").unwrap(), sim.body("carried").unwrap());
+    sim.place(body, [-2.0, 0.5, 0.1], [1.0, 0.0, 0.0, 0.0]);
+    sim.place(carried, [0.0, -3.0, 0.5], [1.0, 0.0, 0.0, 0.0]);
+    sim.reset_placed();
+    sim.forward();
+    assert_eq!(sim.xpos(body), [-2.0, 0.5, 0.1]);
+    assert_eq!(sim.qpos()[..3], [-2.0, 0.5, 0.1]);
+    let touching: Vec<_> = sim.contacts().collect();
+    let (floor, cube) = (sim.geom("floor").unwrap(), sim.geom("box").unwrap());
+    assert!(!touching.is_empty() && touching.iter().all(|&pair| pair == [floor, cube]), "{touching:?}");
+    // the weld keeps the new distance: nothing pulls the carried ball back to where the model was compiled
+    for _ in 0..100 {
+        sim.step();
+    }
+    sim.forward();
+    let [x, y, _] = sim.xpos(carried);
+    assert!(x.abs() < 0.05 && (y + 3.0).abs() < 0.05, "at {x} {y}");
+    sim.mocap_pos_mut()[0] = [0.5, 0.0, 0.0];
+    for _ in 0..500 {
+        sim.step();
+    }
+    assert!((sim.xpos(carried)[0] - 0.5).abs() < 0.05, "it follows its carrier: {:?}", sim.xpos(carried));
+}
+
+#[test]
+fn fixed_bodies_move_with_the_next_forward_pass() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let mark = sim.body("mark").unwrap();
+    sim.set_body_xy(mark, [4.0, 4.5]);
+    sim.forward();
+    assert_eq!(sim.xpos(mark), [4.0, 4.5, 0.1]);
+}
+
+#[test]
+fn a_copy_shares_nothing_and_steps_alike() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let mut copy = sim.try_clone().unwrap();
+    for _ in 0..50 {
+        sim.step();
+    }
+    assert_ne!(bits(sim.qpos()), bits(copy.qpos()));
+    for _ in 0..50 {
+        copy.step();
+    }
+    assert_eq!(bits(sim.qpos()), bits(copy.qpos()));
+    drop(sim);
+    copy.step();
+}
+
+#[test]
+fn a_step_from_the_last_forward_pass_is_a_step() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let mut plain = sim.try_clone().unwrap();
+    for t in 0..200 {
+        for s in [&mut sim, &mut plain] {
+            s.forward();
+            s.ctrl_mut()[0] = (t % 7) as f64;
+        }
+        sim.set_sensors(false);
+        sim.step_from_forward();
+        sim.set_sensors(true);
+        plain.step();
+        assert_eq!(bits(sim.qpos()), bits(plain.qpos()), "step {t}");
+        assert_eq!(bits(sim.qvel()), bits(plain.qvel()), "step {t}");
+    }
+}
+
+#[test]
+fn velocities_are_of_the_frame_in_world_axes() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let (body, slider) = (sim.body("box").unwrap(), sim.body("slider").unwrap());
+    sim.qvel_mut()[..3].copy_from_slice(&[1.0, -2.0, 0.25]);
+    *sim.qvel_mut().last_mut().unwrap() = 3.0;
+    sim.forward();
+    let close = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
+    assert!(close(sim.velocity(body), [1.0, -2.0, 0.25]), "{:?}", sim.velocity(body));
+    assert!(close(sim.velocity(slider), [3.0, 0.0, 0.0]), "{:?}", sim.velocity(slider));
+    assert_eq!(sim.velocity(BodyId(0)), [0.0; 3]);
+}
+
+#[test]
+fn geoms_are_listed_with_what_is_drawn() {
+    let sim = Sim::from_xml(SCENE).unwrap();
+    let geoms = sim.geoms();
+    assert_eq!(geoms.len(), 6);
+    let cube = geoms.iter().find(|g| g.name == "box").unwrap();
+    assert_eq!((cube.shape, cube.size, cube.rgba), (Shape::Box, [0.1; 3], [1.0, 0.0, 0.0, 0.5]));
+    assert_eq!(cube.body, sim.body("box").unwrap());
+    assert_eq!(geoms.iter().find(|g| g.name == "mark").unwrap().shape, Shape::Cylinder);
+}
+
+#[test]
+fn divergence_is_noticed_and_nothing_is_written_or_printed_by_the_library() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    assert_eq!(sim.trouble(), None);
+    sim.qvel_mut()[0] = f64::NAN;
+    sim.step();
+    assert_eq!(sim.trouble(), Some(Trouble::Diverged));
+    assert!(sim.qpos().iter().all(|q| q.is_finite()), "MuJoCo goes back to the initial state");
+    assert!(!Path::new("MUJOCO_LOG.TXT").exists());
+    sim.reset();
+    assert_eq!(sim.trouble(), None, "a reset forgets");
+    sim.qpos_mut()[0] = 1e11;
+    sim.check_state();
+    assert_eq!(sim.trouble(), Some(Trouble::Diverged), "huge is as bad");
+}
+
+#[test]
+fn too_many_contacts_for_the_arena_are_noticed() {
+    let balls: String = (0..60)
+        .map(|i| {
+            format!(
+                "<body pos='0 0 {}'><freejoint/><geom size='.2' condim='6'/></body>",
+                0.1 + 0.01 * f64::from(i)
+            )
+        })
+        .collect();
+    let xml = format!("<mujoco><size memory='1M'/><worldbody>{balls}</worldbody></mujoco>");
+    let mut sim = Sim::from_xml(&xml).unwrap();
+    sim.forward();
+    assert_eq!(sim.trouble(), Some(Trouble::OutOfMemory));
+    assert!(!Path::new("MUJOCO_LOG.TXT").exists());
+}
+
+#[test]
+fn a_model_that_cannot_be_is_an_error() {
+    assert!(matches!(Sim::from_xml("<mujoco><worldbody><body/></worldbody>"), Err(Error::Compile(_))));
+    let sim = Sim::from_xml(SCENE).unwrap();
+    let missing = sim.body("bx").unwrap_err();
+    assert_eq!(missing.to_string(), "the model has no body named `bx`");
+}
