@@ -22,7 +22,7 @@ pub(crate) struct Moved {
 
 #[derive(Debug)]
 enum World {
-    Navigation(navigation::World),
+    Navigation(Box<navigation::World>),
     Velocity(velocity::World),
 }
 
@@ -44,7 +44,9 @@ impl TaskEnv {
     pub(crate) fn new(info: &'static TaskInfo) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
         let world = match info.kind {
-            Kind::Navigation(task) => World::Navigation(navigation::World::new(task).map_err(mujoco)?),
+            Kind::Navigation(task) => {
+                World::Navigation(Box::new(navigation::World::new(task).map_err(mujoco)?))
+            }
             Kind::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
         };
         let (action, mut cost_terms) = match &world {
@@ -66,7 +68,7 @@ impl TaskEnv {
     pub fn try_clone(&self) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: self.spec.id.clone(), source };
         let world = match &self.world {
-            World::Navigation(w) => World::Navigation(w.try_clone().map_err(mujoco)?),
+            World::Navigation(w) => World::Navigation(Box::new(w.try_clone().map_err(mujoco)?)),
             World::Velocity(w) => World::Velocity(w.try_clone().map_err(mujoco)?),
         };
         Ok(Self::with(self.info, self.spec.action.clone(), self.spec.cost_terms.clone(), world))
@@ -106,6 +108,19 @@ impl TaskEnv {
     pub fn body_poses(&self) -> impl Iterator<Item = ([f64; 3], [f64; 4])> + '_ {
         let sim = self.sim();
         (0..sim.n_bodies()).map(epo_mujoco::BodyId).map(|b| (sim.xpos(b), sim.xquat(b)))
+    }
+
+    /// Bytes that this environment holds.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self) + self.sim().bytes()
+    }
+
+    /// The physics calls of the published task's step and nothing else, for the benchmark.
+    pub(crate) fn bare_physics(&mut self, action: &[f64]) {
+        match &mut self.world {
+            World::Navigation(w) => w.bare_physics(action),
+            World::Velocity(w) => w.bare_physics(action),
+        }
     }
 
     /// The simulator, to be read.
@@ -175,5 +190,72 @@ impl Env for TaskEnv {
 
     fn cost_terms(&self) -> &[f64] {
         &self.cost_terms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::make;
+
+    fn begun(id: &str) -> (TaskEnv, Vec<f64>) {
+        let mut env = make(id).unwrap();
+        let mut obs = vec![0.0; env.spec().obs_len];
+        env.reset(1, &mut obs).unwrap();
+        (env, obs)
+    }
+
+    #[test]
+    fn what_a_user_passes_is_checked() {
+        let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
+        assert_eq!(env.step(&[0.0], &mut obs), Err(EnvError::ActionLength { got: 1, want: 2 }));
+        let nan = env.step(&[0.0, f64::NAN], &mut obs);
+        assert!(matches!(nan, Err(EnvError::ActionNotFinite { index: 1, .. })), "{nan:?}");
+        assert!(env.step(&[0.0, 7.0], &mut obs).is_ok(), "a bad action is refused and the episode goes on");
+        assert_eq!(env.reset(1 << 32, &mut obs), Err(EnvError::SeedTooLarge { seed: 1 << 32 }));
+        assert_eq!(
+            env.step(&[0.0; 2], &mut obs),
+            Err(EnvError::NeedsReset),
+            "a failed reset begins no episode"
+        );
+    }
+
+    #[test]
+    fn an_episode_is_cut_at_its_length_and_needs_a_reset() {
+        let mut env = make("SafetyPointRun0-v0").unwrap();
+        let mut obs = vec![0.0; env.spec().obs_len];
+        assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
+        env.reset(0, &mut obs).unwrap();
+        for t in 1..=500 {
+            let step = env.step(&[0.0; 2], &mut obs).unwrap();
+            assert_eq!(step.outcome == Outcome::Truncated, t == 500, "step {t}");
+        }
+        assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
+    }
+
+    #[test]
+    fn a_diverged_simulation_ends_the_episode_as_the_package_does() {
+        for id in ["SafetyPointGoal2-v0", "SafetyCarButton1-v0"] {
+            for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
+                let (mut env, mut obs) = begun(id);
+                let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };
+                world.sim_mut().qvel_mut()[0] = value;
+                let step = env.step(&[0.0; 2], &mut obs).unwrap();
+                assert_eq!(
+                    step,
+                    Step { reward: -10.0, cost: 1.0, outcome: Outcome::Truncated },
+                    "{id}, {what}"
+                );
+                let exception = env.spec().cost_terms.iter().position(|t| t == "cost_exception").unwrap();
+                assert_eq!(env.cost_terms()[exception], 1.0);
+                assert!(obs.iter().all(|o| o.is_finite()), "{id}, {what}: {obs:?}");
+                assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
+                // and the next episode is as if nothing had been
+                let (mut fresh, mut want) = begun(id);
+                env.reset(1, &mut obs).unwrap();
+                assert_eq!(env.step(&[0.5; 2], &mut obs), fresh.step(&[0.5; 2], &mut want));
+                assert_eq!(obs, want);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `epo bench`
 
-use super::bench_update;
+use super::{bench_env, bench_update};
 use crate::exit::Code;
 
 /// Arguments of `epo bench`.
@@ -12,6 +12,8 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
+    /// Time steps and resets of tasks, compared with the bare physics
+    Env(bench_env::Args),
     /// Time the update of a network, compared with the multiply-add peak of this core
     Update(bench_update::Args),
 }
@@ -19,6 +21,7 @@ enum What {
 /// Measures.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     match args.what {
+        What::Env(args) => bench_env::run(args),
         What::Update(args) => bench_update::run(args),
     }
 }

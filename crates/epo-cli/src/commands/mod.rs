@@ -1,9 +1,10 @@
 //! One module per command, each with its `Args` and a `run`.
 
 pub(crate) mod bench;
+mod bench_env;
 mod bench_update;
 pub(crate) mod parity;
-pub(crate) mod rollout;
 pub(crate) mod report;
+pub(crate) mod rollout;
 pub(crate) mod tasks;
 pub(crate) mod theory;

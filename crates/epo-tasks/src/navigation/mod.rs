@@ -180,22 +180,32 @@ impl World {
         Moved { reward, cost, terminated, goal_met }
     }
 
-    /// Ten physics steps and the readings of the state that they led to.
+    /// Ten physics steps and the readings of the state that they led to: bit-equal to
+    /// [`bare_physics`](Self::bare_physics), and faster.
     fn simulate(&mut self, action: &[f64]) {
         self.stage.rng.double(); // the package draws the number of substeps, which is always ten
-        self.bare_physics_steps(action);
-        self.stage.forward();
-    }
-
-    fn bare_physics_steps(&mut self, action: &[f64]) {
-        for (control, a) in self.stage.sim.ctrl_mut().iter_mut().zip(action) {
-            *control = a.clamp(-1.0, 1.0);
-        }
-        for _ in 0..SUBSTEPS {
+        self.control(action);
+        self.stage.sim.set_sensors(false); // only the last forward pass is read
+        for i in 0..SUBSTEPS {
             if self.stage.has_gremlins() {
                 self.stage.carry_gremlins();
+                self.stage.sim.step();
+            } else if i == 0 {
+                // the last forward pass was of this very state; only the controls are new
+                self.stage.sim.step_from_forward();
+            } else {
+                self.stage.sim.step();
             }
-            self.stage.sim.step();
+        }
+        self.stage.sim.set_sensors(true);
+        self.stage.sim.check_state();
+        self.stage.forward();
+        self.stage.sim.check_acceleration();
+    }
+
+    fn control(&mut self, action: &[f64]) {
+        for (control, a) in self.stage.sim.ctrl_mut().iter_mut().zip(action) {
+            *control = a.clamp(-1.0, 1.0);
         }
     }
 
@@ -267,9 +277,115 @@ impl World {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn sim_mut(&mut self) -> &mut Sim {
+        &mut self.stage.sim
+    }
+
     /// The bare physics calls of a step that the published task makes, one by one: what the benchmark compares with.
     pub(crate) fn bare_physics(&mut self, action: &[f64]) {
-        self.bare_physics_steps(action);
+        self.control(action);
+        for _ in 0..SUBSTEPS {
+            if self.stage.has_gremlins() {
+                self.stage.carry_gremlins();
+            }
+            self.stage.sim.step();
+        }
         self.stage.sim.forward();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epo_core::{Purpose, Stream};
+
+    use super::*;
+
+    fn every_task() -> impl Iterator<Item = (TaskId, World)> {
+        let tasks = list().filter_map(|info| match info.kind {
+            TaskKind::Navigation(task) => Some(task),
+            TaskKind::Velocity(_) => None,
+        });
+        tasks.map(|task| (task, World::new(task).unwrap()))
+    }
+
+    /// Actions that go somewhere: random, each held for ten steps.
+    fn actions(seed: u64, steps: usize) -> Vec<[f64; 2]> {
+        let mut rng = Stream::new(seed, Purpose::Random, 0);
+        let mut draw = || 2.0 * rng.uniform() - 1.0;
+        let held: Vec<_> = (0..steps.div_ceil(10)).map(|_| [draw(), draw()]).collect();
+        (0..steps).map(|t| held[t / 10]).collect()
+    }
+
+    fn bits(values: &[f64]) -> Vec<u64> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn the_short_cuts_change_no_bit() {
+        for (task, mut fast) in every_task() {
+            let mut plain = fast.try_clone().unwrap();
+            let (mut obs, mut terms) = (vec![0.0; task.info().obs_len], vec![0.0; fast.terms.len()]);
+            for seed in 0..2 {
+                fast.reset(seed, &mut obs).unwrap();
+                plain.reset(seed, &mut obs).unwrap();
+                for (t, action) in actions(seed, 150).iter().enumerate() {
+                    fast.step(action, &mut obs, &mut terms);
+                    plain.bare_physics(action);
+                    let same = |f: fn(&Sim) -> &[f64]| bits(f(fast.sim())) == bits(f(plain.sim()));
+                    assert!(
+                        same(Sim::qpos) && same(Sim::qvel),
+                        "{}: seed {seed}, step {t}: state",
+                        task.id()
+                    );
+                    assert!(same(Sim::sensordata), "{}: seed {seed}, step {t}: sensors", task.id());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_is_bit_equal_to_compiling_anew() {
+        for (task, mut world) in every_task() {
+            let mut obs = vec![0.0; task.info().obs_len];
+            for seed in [3, 4] {
+                world.reset(seed, &mut obs).unwrap();
+                let mut fresh =
+                    Sim::from_xml(&mjcf::mjcf(task.robot, task.scene(), &world.stage.poses)).unwrap();
+                let sim = &mut world.stage.sim;
+                let weights = |s: &Sim| bits(s.model().dof_invweight0());
+                assert_eq!(weights(sim), weights(&fresh), "{}: inverse weights", task.id());
+                for t in 0..50 {
+                    for s in [&mut *sim, &mut fresh] {
+                        s.ctrl_mut().fill(0.5);
+                        let now = s.time();
+                        s.mocap_pos_mut().fill([0.35 * now.sin(), 0.35 * now.cos(), 0.1]);
+                        s.step();
+                    }
+                    assert_eq!(bits(sim.qpos()), bits(fresh.qpos()), "{}: seed {seed}, step {t}", task.id());
+                    assert_eq!(bits(sim.sensordata()), bits(fresh.sensordata()), "{}: step {t}", task.id());
+                }
+            }
+        }
+    }
+
+    /// Everything loose is thrown onto the robot: more contacts than any episode can reach.
+    #[test]
+    fn the_arena_holds_a_pile_up() {
+        for (task, mut world) in every_task() {
+            world.reset(0, &mut vec![0.0; task.info().obs_len]).unwrap();
+            let [x, y, _] = world.stage.robot();
+            let loose: Vec<_> = world.stage.loose_qpos().collect();
+            for (i, at) in loose.into_iter().enumerate() {
+                let qpos = &mut world.stage.sim.qpos_mut()[at..at + 3];
+                qpos.copy_from_slice(&[x + 0.02 * i as f64, y, 0.1 + 0.05 * i as f64]);
+            }
+            for _ in 0..20 {
+                world.stage.sim.step();
+            }
+            assert_eq!(world.sim().trouble(), None, "{}", task.id());
+            let used = world.sim().arena_used();
+            assert!(2 * used < mjcf::ARENA_MB << 20, "{}: {used} bytes of the arena in use", task.id());
+        }
     }
 }

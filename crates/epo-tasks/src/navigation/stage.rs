@@ -27,8 +27,10 @@ pub(crate) struct Stage {
     /// The body of every entry of the layout; the robot is the first.
     bodies: Vec<BodyId>,
     heights: Vec<f64>,
-    /// Drawn geom of every gremlin's mocap body.
-    mocap_geoms: Vec<GeomId>,
+    /// Where everything in the layout stood when the episode began.
+    pub(super) poses: Vec<Pose>,
+    /// For every gremlin, its entry in the layout and the drawn geom of its mocap body.
+    mocap_geoms: Vec<(usize, GeomId)>,
     /// What every geom is when the robot touches it.
     touch: Vec<Touch>,
     goal: Option<usize>,
@@ -76,19 +78,18 @@ impl Stage {
         let mut spots = vec![Spot::within(scene.start.unwrap_or(square), scene.start_keepout)];
         let (mut bodies, mut heights) = (vec![sim.body("agent")?], vec![robot.height]);
         let mut mocap_geoms = Vec::new();
-        let mut touch = touch_table(&sim, scene)?;
-        touch.shrink_to_fit();
+        let touch = touch_table(&sim, scene)?;
         for object in scene.objects {
             for i in 0..object.n {
                 let keepout =
                     if object.kind == Kind::PushBox { robot.push_box.keepout } else { object.keepout };
                 let fixed = object.fixed_at(i).map(|xy| Spot::at(xy, keepout));
                 spots.push(fixed.unwrap_or_else(|| Spot::within(square, keepout)));
+                if object.kind == Kind::Gremlin {
+                    mocap_geoms.push((bodies.len(), sim.geom(&format!("gremlin{i}mocap"))?));
+                }
                 bodies.push(sim.body(&object.name(i))?);
                 heights.push(height(object, robot));
-                if object.kind == Kind::Gremlin {
-                    mocap_geoms.push(sim.geom(&format!("gremlin{i}mocap"))?);
-                }
             }
         }
         Ok(Self {
@@ -98,6 +99,7 @@ impl Stage {
             scene,
             robot,
             layout: Layout::new(spots),
+            poses: vec![Pose::default(); bodies.len()],
             bodies,
             heights,
             mocap_geoms,
@@ -122,34 +124,42 @@ impl Stage {
         })
     }
 
+    /// Where the positions of the loose bodies are in `qpos`.
+    #[cfg(test)]
+    pub(crate) fn loose_qpos(&self) -> impl Iterator<Item = usize> {
+        let model = self.sim.model();
+        let joint = |b: &BodyId| usize::try_from(model.body_jntadr()[b.0]).ok();
+        self.bodies[1..].iter().filter_map(joint).map(|j| model.jnt_qposadr()[j] as usize)
+    }
+
     /// Draws a layout from a freshly seeded generator and puts everything there, at rest.
     pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;
-        let angle = self.rng.uniform(0.0, TAU);
-        self.place(0, angle);
-        let (mut k, mut gremlin) = (1, 0);
-        for object in self.scene.objects {
-            for i in 0..object.n {
-                // the angle is drawn also where it is not used
-                let drawn = self.rng.uniform(0.0, TAU);
-                let pose = self.place(k, object.rotation(i, drawn));
-                if object.kind == Kind::Gremlin {
-                    self.sim.place_geom(self.mocap_geoms[gremlin], pose.at(GREMLIN_Z), pose.quat());
-                    gremlin += 1;
-                }
-                k += 1;
-            }
+        self.draw_poses();
+        for (k, pose) in self.poses.iter().enumerate() {
+            self.sim.place(self.bodies[k], pose.at(self.heights[k]), pose.quat());
+        }
+        for &(k, geom) in &self.mocap_geoms {
+            let pose = &self.poses[k];
+            self.sim.place_geom(geom, pose.at(GREMLIN_Z), pose.quat());
         }
         self.sim.reset_placed();
         self.forward();
         Ok(())
     }
 
-    fn place(&mut self, k: usize, angle: f64) -> Pose {
-        let pose = Pose { xy: self.layout.xy[k], angle };
-        self.sim.place(self.bodies[k], pose.at(self.heights[k]), pose.quat());
-        pose
+    /// Draws an angle for everything in the layout, also where it is not used.
+    fn draw_poses(&mut self) {
+        self.poses[0] = Pose { xy: self.layout.xy[0], angle: self.rng.uniform(0.0, TAU) };
+        let mut k = 1;
+        for object in self.scene.objects {
+            for i in 0..object.n {
+                let angle = object.rotation(i, self.rng.uniform(0.0, TAU));
+                self.poses[k] = Pose { xy: self.layout.xy[k], angle };
+                k += 1;
+            }
+        }
     }
 
     /// Whether gremlins are carried around.

@@ -1,0 +1,73 @@
+//! `epo bench env`
+
+use std::io::IsTerminal;
+
+use anyhow::Context;
+use epo_tasks::bench::{EnvBench, measure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::exit::{Code, Exit};
+use crate::output::print;
+
+/// Arguments of `epo bench env`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Task to measure; may be repeated [default: all]
+    #[arg(long = "task", value_name = "ID")]
+    tasks: Vec<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Times the tasks.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let tasks = match args.tasks.as_slice() {
+        [] => epo_tasks::tasks().iter().collect(),
+        ids => ids
+            .iter()
+            .map(|id| epo_tasks::task(id))
+            .collect::<Result<Vec<_>, _>>()
+            .context(Exit(Code::Usage))?,
+    };
+    let all = std::thread::available_parallelism()?.get();
+    let mut counts = vec![1, all];
+    counts.dedup();
+
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}")?;
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar =
+        ProgressBar::with_draw_target(Some((tasks.len() * counts.len()) as u64), target).with_style(style);
+    let mut rows = Vec::new();
+    for task in tasks {
+        for &threads in &counts {
+            bar.set_message(format!("{}, {threads} threads", task.id));
+            rows.push(measure(task, threads).with_context(|| task.id.clone())?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    print(&if args.json { serde_json::to_string_pretty(&rows)? } else { table(&rows) })?;
+    Ok(Code::Done)
+}
+
+fn table(rows: &[EnvBench]) -> String {
+    let width = rows.iter().map(|r| r.task.len()).max().unwrap_or(4);
+    let mut lines =
+        vec![format!("{:width$} threads   steps/s  physics/s  overhead  reset ms  MB/env", "task")];
+    lines.extend(rows.iter().map(|r| {
+        let mb = r.bytes_per_env as f64 / 1e6;
+        format!(
+            "{:width$} {:7} {:9.0} {:10.0} {:9.3} {:9.3} {mb:7.2}",
+            r.task, r.threads, r.steps_per_s, r.raw_physics_steps_per_s, r.overhead, r.reset_ms
+        )
+    }));
+    let logs: Vec<f64> = rows.iter().map(|r| r.overhead.ln()).collect();
+    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    lines.push(format!("geometric mean of the overhead: {mean:.3}"));
+    lines.join("\n")
+}
