@@ -219,7 +219,8 @@ impl Mlp {
         assert_eq!(dout.len(), ws.rows * self.outputs(), "dout");
         assert_eq!(grad.len(), self.params.len(), "grad");
         if ws.rows <= CHUNK {
-            grad.fill(0.0); // the tail, and everything when there is no row
+            let last = &self.layers[self.layers.len() - 1];
+            grad[last.at + (last.n_in + 1) * last.n_out..].fill(0.0); // the tail
             self.backward_chunk(ws, 0, dout, grad);
             return;
         }

@@ -35,6 +35,10 @@ pub struct Policy {
     head: Head,
     /// σ per action dimension; empty for a categorical policy.
     std: Vec<f64>,
+    /// 1/σ.
+    inv_std: Vec<f64>,
+    /// `Σ_j ln σ_j + ½ ln 2π`.
+    log_norm: f64,
 }
 
 /// Buffers for a batch: observations and actions loaded, activations, per-sample numbers.
@@ -70,7 +74,9 @@ impl Policy {
         let sizes: Vec<usize> = [&[obs], hidden, &[outputs]].concat();
         let tail = if head == Head::Gaussian { outputs } else { 0 };
         let net = Mlp::with_tail(&sizes, tail, stream);
-        Self { net, head, std: vec![1.0; tail] }
+        let mut this = Self { net, head, std: vec![1.0; tail], inv_std: vec![1.0; tail], log_norm: 0.0 };
+        this.update(|_| {}); // fills what is derived from ln σ
+        this
     }
 
     /// The family of the distribution.
@@ -100,8 +106,11 @@ impl Policy {
     pub fn update(&mut self, change: impl FnOnce(&mut [f32])) {
         self.net.update(change);
         let tail = self.net.params().len() - self.std.len();
-        for (std, log_std) in self.std.iter_mut().zip(&self.net.params()[tail..]) {
-            *std = f64::from(*log_std).exp();
+        self.log_norm = 0.0;
+        for (j, log_std) in self.net.params()[tail..].iter().enumerate() {
+            self.std[j] = f64::from(*log_std).exp();
+            self.inv_std[j] = (-f64::from(*log_std)).exp();
+            self.log_norm += f64::from(*log_std) + HALF_LN_TAU;
         }
     }
 
@@ -221,8 +230,8 @@ impl Policy {
             Head::Gaussian => {
                 for ((y, a), d) in rows {
                     for j in 0..m {
-                        let z = (f64::from(a[j]) - f64::from(y[j])) / self.std[j];
-                        ws.dout.push((d * z / self.std[j]) as f32);
+                        let z = (f64::from(a[j]) - f64::from(y[j])) * self.inv_std[j];
+                        ws.dout.push((d * z * self.inv_std[j]) as f32);
                     }
                 }
             }
@@ -252,7 +261,7 @@ impl Policy {
             let mut acc = -entropy_coef;
             for (i, d) in dlogp.iter().enumerate() {
                 let z =
-                    (f64::from(ws.actions[i * m + j]) - f64::from(ws.net.output()[i * m + j])) / self.std[j];
+                    (f64::from(ws.actions[i * m + j]) - f64::from(ws.net.output()[i * m + j])) * self.inv_std[j];
                 acc += d * (z * z - 1.0);
             }
             grad[tail + j] = acc as f32;
@@ -272,8 +281,8 @@ impl Policy {
         for (y, u) in ws.net.output().chunks_exact(m).zip(ws.dout.chunks_exact_mut(m)) {
             match self.head {
                 Head::Gaussian => {
-                    for (u, s) in u.iter_mut().zip(&self.std) {
-                        *u = (f64::from(*u) * weight / (s * s)) as f32;
+                    for (u, s) in u.iter_mut().zip(&self.inv_std) {
+                        *u = (f64::from(*u) * weight * s * s) as f32;
                     }
                 }
                 Head::Categorical => {
@@ -309,12 +318,12 @@ impl Policy {
     fn row_log_prob(&self, y: &[f32], action: &[f32]) -> f64 {
         match self.head {
             Head::Gaussian => {
-                let mut logp = 0.0;
+                let mut squares = 0.0;
                 for j in 0..y.len() {
-                    let z = (f64::from(action[j]) - f64::from(y[j])) / self.std[j];
-                    logp -= 0.5 * z * z + self.std[j].ln() + HALF_LN_TAU;
+                    let z = (f64::from(action[j]) - f64::from(y[j])) * self.inv_std[j];
+                    squares += z * z;
                 }
-                logp
+                -0.5 * squares - self.log_norm
             }
             Head::Categorical => f64::from(y[action[0] as usize]) - log_sum_exp(y),
         }
