@@ -3,8 +3,8 @@
 //! Two products are enough for a network. Both keep a tile of up to 6 × 2 vectors in registers:
 //!
 //! ```text
-//! product       C[m][j] = C₀[j] + Σ_k A[m][k] B[k][j]    B packed in panels of two vectors' width
-//! outer_product C[i][j] = Σ_m A[m][i] D[m][j]            D row-major, its rows padded to whole vectors
+//! product       C[m][j] = Σ_k A[m][k] B[k][j]    B packed in panels of two vectors' width
+//! outer_product C[i][j] = Σ_m A[m][i] D[m][j]    D row-major, its rows padded to whole vectors
 //! ```
 //!
 //! Every element of C is one chain of multiply-adds in the order of the sum, whatever the tile it falls in: so
@@ -281,7 +281,7 @@ fn even_tiles(rows: usize) -> impl Iterator<Item = usize> {
     (0..tiles).map(move |t| size + usize::from(t < larger))
 }
 
-/// `out = [1 x] B` for one row: the bits of [`product`], four panels at a time to fill the pipeline.
+/// `out = x B` for one row: the bits of [`product`], four panels at a time to fill the pipeline.
 #[inline(always)]
 pub(crate) fn product_one<S: Simd>(simd: S, x: &[f32], b: &[f32], n: usize, out: &mut [f32]) {
     let (lanes, depth) = (S::F32_LANES, x.len());

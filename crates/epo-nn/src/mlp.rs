@@ -200,7 +200,11 @@ impl Mlp {
     }
 
     /// Computes the output for the rows loaded in the workspace: `[rows][outputs]`.
+    ///
+    /// # Panics
+    /// If the workspace was made for other sizes.
     pub fn forward<'w>(&self, ws: &'w mut Workspace) -> &'w [f32] {
+        assert!(self.fits(ws), "a workspace of other sizes");
         ws.out.resize(ws.rows * ws.n_out, 0.0);
         for first in (0..ws.rows).step_by(CHUNK) {
             let rows = CHUNK.min(ws.rows - first);
@@ -216,6 +220,7 @@ impl Mlp {
     /// # Panics
     /// If a length differs.
     pub fn backward(&self, ws: &mut Workspace, dout: &[f32], grad: &mut [f32]) {
+        assert!(self.fits(ws), "a workspace of other sizes");
         assert_eq!(dout.len(), ws.rows * self.outputs(), "dout");
         assert_eq!(grad.len(), self.params.len(), "grad");
         if ws.rows <= CHUNK {
@@ -237,6 +242,11 @@ impl Mlp {
         }
     }
 
+    fn fits(&self, ws: &Workspace) -> bool {
+        let same_size = |(l, packed): (&Layer, &Buffer)| l.forward.len() == packed.len();
+        self.layers.len() == ws.packed.len() && self.layers.iter().zip(&ws.packed).all(same_size)
+    }
+
     fn backward_chunk(&self, ws: &mut Workspace, first: usize, dout: &[f32], grad: &mut [f32]) {
         let Workspace { batch, delta, .. } = ws;
         self.arch.dispatch(Backward { layers: &self.layers, acts: batch, delta, first, dout, grad });
@@ -248,6 +258,7 @@ impl Mlp {
     /// # Panics
     /// If a length differs.
     pub fn jvp(&self, ws: &mut Workspace, v: &[f32], out: &mut [f32]) {
+        assert!(self.fits(ws), "a workspace of other sizes");
         assert_eq!(v.len(), self.params.len(), "v");
         assert_eq!(out.len(), ws.rows * self.outputs(), "out");
         let Workspace { batch, delta, packed, .. } = ws;
@@ -271,6 +282,7 @@ impl Mlp {
     /// If a length differs.
     pub fn predict(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
         let (n_in, n_out) = (self.inputs(), self.outputs());
+        assert!(self.fits(ws), "a workspace of other sizes");
         assert_eq!(x.len() % n_in, 0, "whole rows");
         assert_eq!(out.len(), x.len() / n_in * n_out, "out");
         for (x, out) in x.chunks(CHUNK * n_in).zip(out.chunks_mut(CHUNK * n_out)) {
@@ -288,6 +300,8 @@ impl Mlp {
     /// # Panics
     /// If a length differs.
     pub fn forward_one(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
+        assert!(self.fits(ws), "a workspace of other sizes");
+        assert_eq!(out.len(), self.outputs(), "out");
         ws.chunk.set_row(0, x);
         self.arch.dispatch(ForwardOne { layers: &self.layers, acts: &mut ws.chunk });
         ws.chunk.copy_out(1, out);

@@ -159,7 +159,11 @@ impl Policy {
     }
 
     /// Samples an action and returns `ln π` of exactly the numbers written to `action`.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn act(&self, obs: &[f32], ws: &mut PolicyWorkspace, stream: &mut Stream, action: &mut [f32]) -> f64 {
+        assert_eq!(action.len(), self.action_len(), "action");
         self.net.forward_one(obs, &mut ws.net, &mut ws.one);
         match self.head {
             Head::Gaussian => {
@@ -221,6 +225,9 @@ impl Policy {
 
     /// Gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` for the rows of the last
     /// [`log_prob`](Self::log_prob), `H̄` the mean entropy; written (not added) to `grad`.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn backward(&self, ws: &mut PolicyWorkspace, dlogp: &[f64], entropy_coef: f64, grad: &mut [f32]) {
         let m = self.net.outputs();
         assert_eq!(dlogp.len(), ws.net.rows(), "dlogp");
@@ -260,8 +267,8 @@ impl Policy {
         for j in 0..m {
             let mut acc = -entropy_coef;
             for (i, d) in dlogp.iter().enumerate() {
-                let z =
-                    (f64::from(ws.actions[i * m + j]) - f64::from(ws.net.output()[i * m + j])) * self.inv_std[j];
+                let z = (f64::from(ws.actions[i * m + j]) - f64::from(ws.net.output()[i * m + j]))
+                    * self.inv_std[j];
                 acc += d * (z * z - 1.0);
             }
             grad[tail + j] = acc as f32;
@@ -270,7 +277,12 @@ impl Policy {
 
     /// `out = (F + damping · I) v` with the exact Fisher matrix, averaged over the rows of the last
     /// [`log_prob`](Self::log_prob): `F = 1/n Σ_i Jᵢᵀ M_i J_i`, `M` the Fisher matrix of the distribution.
+    ///
+    /// # Panics
+    /// If a length differs.
     pub fn fisher_vector_product(&self, ws: &mut PolicyWorkspace, v: &[f64], damping: f64, out: &mut [f64]) {
+        assert_eq!(v.len(), self.params().len(), "v");
+        assert_eq!(out.len(), v.len(), "out");
         let (m, n) = (self.net.outputs(), ws.net.rows());
         for (v32, v) in ws.v.iter_mut().zip(v) {
             *v32 = *v as f32;
