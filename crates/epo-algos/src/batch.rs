@@ -224,10 +224,9 @@ impl Batch {
             let (Discount { gamma_c, lambda_c, .. }, (first, rest)) = (*discount, costs.split_at_mut(k));
             let adv = &mut adv_c[k];
             match agent.streams[k] {
-                CostStream::Value => rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv),
-                CostStream::Root => {
+                // costs are not negative, so neither are the targets: √T_F exists
+                CostStream::Value | CostStream::Root => {
                     rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv);
-                    rest[0].target.iter_mut().for_each(|t| *t = t.max(0.0)); // √T_F; a NaN was found in `advantages`' check below
                 }
                 CostStream::Variance => {
                     let excess = variance_reward(rollout, &first[0], gamma_c);
@@ -321,4 +320,90 @@ fn standardise(x: &mut [f64]) {
     let var = x.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / x.len().max(1) as f64;
     let scale = 1.0 / (var.sqrt() + 1e-8);
     x.iter_mut().for_each(|v| *v = (*v - m) * scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Outcome::{Running, Terminated, Truncated};
+    use epo_core::ActionSpace;
+
+    /// Critics without hidden layers, `V(x) = w x + b`.
+    fn agent(streams: &[CostStream], reward: [f32; 2], costs: &[[f32; 2]]) -> Agent {
+        let mut agent = Agent::new(1, &ActionSpace::symmetric(1), &[], &[], streams, 0);
+        agent.critic_r.net.set_params(&reward);
+        for (critic, params) in agent.critics_c.iter_mut().zip(costs) {
+            critic.net.set_params(params);
+        }
+        agent
+    }
+
+    /// One environment: rows of (observation, reward, cost, outcome, the true next observation where it is needed).
+    fn batch(rows: &[(f32, f64, f64, Outcome, Option<f32>)]) -> Batch {
+        let mut rollout = Rollout::new(1, rows.len(), 1, 1);
+        let mut lane = rollout.lanes().remove(0);
+        for &(obs, reward, cost, outcome, end) in rows {
+            lane.push(&[obs], &[0.0], 0.0, Step { reward, cost, outcome });
+            if let Some(end) = end {
+                lane.end(&[end]);
+            }
+        }
+        assert_eq!(lane.remaining(), 0);
+        Batch::new(rollout)
+    }
+
+    #[test]
+    fn episodes_bootstrap_from_where_they_really_ended() {
+        // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state is worth nothing
+        let rows = [
+            (10.0, 1.0, 0.0, Running, None),
+            (20.0, 1.0, 0.0, Truncated, Some(26.0)), // not 30, where the next episode starts
+            (30.0, 1.0, 0.0, Terminated, Some(1e6)),
+            (40.0, 1.0, 0.0, Running, Some(50.0)), // cut: the observation after the last step
+        ];
+        let mut batch = batch(&rows);
+        let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
+        batch.estimate(&agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
+        assert_eq!(batch.reward.target, [11.0, 14.0, 1.0, 26.0]);
+        assert_eq!(batch.adv_mean, (1.0 - 6.0 - 29.0 - 14.0) / 4.0);
+        let (m, v) = (mean(&batch.adv_r), mean(&batch.adv_r.iter().map(|a| a * a).collect::<Vec<_>>()));
+        assert!(m.abs() < 1e-12 && (v - 1.0).abs() < 1e-6, "standardised: {m} {v}");
+    }
+
+    #[test]
+    fn cost_streams_by_hand() {
+        // γ = λ = ½, cost 1 then 0, V = 2:  δ = 1 + 1 − 2 = 0 and 0 + 1 − 2 = −1;  A = −¼, −1;  centred ±0.375
+        // variance, W = 3: signal (1+1)² − 4 = 0 and (0+1)² − 4 = −3;  δ = 0 + ¾ − 3 = −2.25 and −3 + ¾ − 3 = −5.25;
+        // A = −2.25 − 5.25/16 = −2.578125 and −5.25;  targets A + 3, cut at 0
+        let rows = [(0.0, 0.0, 1.0, Running, None), (0.0, 0.0, 0.0, Running, Some(0.0))];
+        let discount = Discount { gamma_c: 0.5, lambda_c: 0.5, ..Discount::default() };
+        let streams = [CostStream::Value, CostStream::Variance, CostStream::Root];
+        let mut batch = batch(&rows);
+        // u = −2: the root is |u|
+        batch
+            .estimate(&agent(&streams, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]), &discount)
+            .unwrap();
+        assert_eq!(batch.costs[0].target, [1.75, 1.0]);
+        assert_eq!(batch.adv_c[0], [0.375, -0.375]);
+        assert_eq!(batch.costs[1].target, [0.421_875, 0.0]);
+        assert_eq!(batch.adv_c[1], [1.335_937_5, -1.335_937_5]);
+        assert_eq!((&batch.costs[2].target, &batch.adv_c[2]), (&batch.costs[0].target, &batch.adv_c[0]));
+        assert_eq!(batch.costs[2].value, [2.0, 2.0]);
+    }
+
+    #[test]
+    fn advantages_without_variance_are_zero() {
+        let mut batch =
+            batch(&[(0.0, 2.0, 0.0, Terminated, Some(0.0)), (0.0, 2.0, 0.0, Terminated, Some(0.0))]);
+        batch.estimate(&agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
+        assert_eq!(batch.adv_r, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_non_finite_reward_is_named_with_its_place() {
+        let mut batch =
+            batch(&[(0.0, 1.0, 0.0, Terminated, Some(0.0)), (0.0, f64::NAN, 0.0, Terminated, Some(0.0))]);
+        let error = batch.estimate(&agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap_err();
+        assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
+    }
 }
