@@ -1,0 +1,82 @@
+//! `docs/epo.md` and `docs/algorithms.md` name tests, functions, files and parameters that exist.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use epo_algos::{AlgoConfig, EpoParams};
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// All sources of this crate as one text.
+fn sources() -> String {
+    let mut text = String::new();
+    for dir in ["src", "tests"] {
+        let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(dir)).expect("a folder");
+        let mut paths: Vec<_> =
+            entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_file()).collect();
+        paths.sort();
+        text.extend(paths.iter().map(|p| std::fs::read_to_string(p).expect("a text file")));
+    }
+    text
+}
+
+/// Words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn section<'a>(page: &'a str, title: &str) -> &'a str {
+    let rest = page.split_once(&format!("## {title}")).unwrap_or_else(|| panic!("no section {title:?}")).1;
+    rest.split("\n## ").next().unwrap_or(rest)
+}
+
+#[test]
+fn the_map_names_functions_and_tests_that_exist() {
+    let (page, sources) = (read("../../docs/epo.md"), sources());
+    let mut tests = 0;
+    for row in section(&page, "Equation by equation")
+        .lines()
+        .filter(|l| l.starts_with("| ") && !l.starts_with("| paper"))
+    {
+        let cells: Vec<&str> = row.split('|').collect();
+        assert_eq!(cells.len(), 6, "{row}");
+        for word in quoted(cells[4]).filter(|w| w.matches('_').count() >= 2) {
+            assert!(sources.contains(&format!("fn {word}()")), "no test {word}");
+            tests += 1;
+        }
+        for word in quoted(cells[3]).filter(|w| w.contains("::")) {
+            let name = word.rsplit("::").next().unwrap_or(word);
+            assert!(sources.contains(&format!("fn {name}(")), "no function {word}");
+        }
+        for file in quoted(row).filter(|w| w.ends_with(".rs")) {
+            let at = if file.starts_with("tests/") { file.to_owned() } else { format!("src/{file}") };
+            assert!(!read(&at).is_empty());
+        }
+    }
+    assert!(tests >= 20, "the table was not read: {tests}");
+}
+
+#[test]
+fn the_switch_table_is_the_parameters_of_epo() {
+    let page = read("../../docs/epo.md");
+    let rows = section(&page, "Switches, and what was left out").lines().filter(|l| l.starts_with("| `"));
+    let listed: BTreeSet<String> = rows
+        .flat_map(|l| quoted(l.split('|').nth(1).unwrap_or("")).map(str::to_owned))
+        .filter(|k| k != "algo.")
+        .collect();
+    let json = serde_json::to_value(EpoParams::default()).expect("serialisable");
+    let mut fields: BTreeSet<String> = json.as_object().expect("an object").keys().cloned().collect();
+    fields.remove("clip"); // shared by all, not EPO's
+    assert_eq!(listed, fields);
+}
+
+#[test]
+fn the_algorithms_page_lists_every_algorithm() {
+    let page = read("../../docs/algorithms.md");
+    for config in AlgoConfig::all_defaults() {
+        assert!(page.contains(&format!("| `{}` |", config.name())), "{} is missing", config.name());
+    }
+}
