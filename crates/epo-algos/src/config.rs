@@ -137,11 +137,48 @@ impl AlgoConfig {
         require(&shares, |v| (0.0..1.0).contains(&v), "must be in [0, 1)")?;
         let traces = [("train.lambda", d.lambda), ("train.lambda_c", d.lambda_c)];
         require(&traces, |v| (0.0..=1.0).contains(&v), "must be in [0, 1]")?;
-        match self {
-            Self::Epo(p) => p.check().map(|_| ()),
-            Self::Cpo(p) => require(&[("algo.target_kl", p.target_kl)], |v| v > 0.0, "must be positive"),
-            _ => Ok(()),
-        }
+        self.check_own()
+    }
+
+    /// The same for the algorithm's own parameters.
+    fn check_own(&self) -> Result<(), UpdateError> {
+        let clip = match self {
+            Self::Epo(EpoParams { clip, .. })
+            | Self::Ppo(PpoParams { clip })
+            | Self::PpoLag(PpoLagParams { clip, .. })
+            | Self::Appo(AppoParams { clip, .. })
+            | Self::Ipo(IpoParams { clip, .. })
+            | Self::P3o(P3oParams { clip, .. }) => *clip,
+            Self::Cpo(_) => 0.2,
+        };
+        require(&[("algo.clip", clip)], |v| v > 0.0 && v < 1.0, "must be between 0 and 1")?;
+        let not_negative: &[(&'static str, f64)] = match self {
+            Self::Epo(p) => return p.check().map(|_| ()),
+            Self::Ppo(_) => &[],
+            Self::PpoLag(p) => &[("algo.lambda_init", p.lambda_init), ("algo.lambda_lr", p.lambda_lr)],
+            Self::Appo(p) => &[
+                ("algo.lambda_init", p.lambda_init),
+                ("algo.lambda_lr", p.lambda_lr),
+                ("algo.sigma", p.sigma),
+            ],
+            Self::Ipo(p) => &[("algo.kappa", p.kappa), ("algo.penalty_max", p.penalty_max)],
+            Self::P3o(p) => {
+                require(&[("algo.kappa_growth", p.kappa_growth)], |v| v > 0.0, "must be positive")?;
+                &[("algo.kappa", p.kappa), ("algo.kappa_max", p.kappa_max)]
+            }
+            Self::Cpo(p) => {
+                let shares = [("algo.search_decay", p.search_decay)];
+                require(&shares, |v| v > 0.0 && v < 1.0, "must be between 0 and 1")?;
+                let positive = [
+                    ("algo.target_kl", p.target_kl),
+                    ("algo.critic_passes", p.critic_passes as f64),
+                    ("algo.critic_batch", p.critic_batch as f64),
+                ];
+                require(&positive, |v| v > 0.0, "must be positive")?;
+                &[("algo.damping", p.damping), ("algo.critic_lr", p.critic_lr)]
+            }
+        };
+        require(not_negative, |v| v >= 0.0, "must not be negative")
     }
 }
 

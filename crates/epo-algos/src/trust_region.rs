@@ -170,3 +170,75 @@ impl TrustRegion {
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rollout;
+    use epo_core::{ActionSpace, Outcome, Purpose, Step, Stream};
+
+    /// A Gaussian policy and a batch of more than one piece, with random advantages.
+    fn sample(n: usize) -> (Policy, Batch) {
+        let mut stream = Stream::new(4, Purpose::Random, 0);
+        let policy = Policy::new(3, &[8], &ActionSpace::symmetric(2), &mut stream);
+        let mut rollout = Rollout::new(1, n, 3, 2);
+        let (mut ws, mut lane) = (policy.workspace(1), rollout.lanes().remove(0));
+        for _ in 0..n {
+            let obs: [f32; 3] = std::array::from_fn(|_| stream.normal() as f32);
+            let mut action = [0.0; 2];
+            let logp = policy.act(&obs, &mut ws, &mut stream, &mut action);
+            lane.push(&obs, &action, logp, Step { reward: 0.0, cost: 0.0, outcome: Outcome::Running });
+        }
+        let mut batch = Batch::new(rollout);
+        batch.adv_r = (0..n).map(|_| stream.normal()).collect();
+        batch.adv_c = vec![(0..n).map(|_| stream.normal()).collect()];
+        (policy, batch)
+    }
+
+    #[test]
+    fn the_pieces_add_up_to_the_whole() {
+        let (policy, batch) = sample(PIECE + 300);
+        let n = batch.len();
+        let mut region = TrustRegion::default();
+        region.centre(&policy, &batch);
+        let mut ws = policy.workspace(n);
+        ws.load(&batch.rollout.obs, &batch.rollout.action);
+        policy.log_prob(&mut ws);
+
+        let params = policy.params().len();
+        let (mut got, mut want) = (vec![0.0; params], vec![0.0; params]);
+        region.gradient(&policy, &batch.adv_r, &mut got);
+        let dlogp: Vec<f64> = batch.adv_r.iter().map(|a| a / n as f64).collect();
+        policy.backward(&mut ws, &dlogp, 0.0, &mut want);
+        assert!(got.iter().zip(&want).all(|(a, b)| (a - f64::from(*b)).abs() < 1e-6), "gradient");
+
+        // x solves (H + 0.1) x = g, H over all rows at once
+        let (mut x, mut hx) = (vec![0.0; params], vec![0.0; params]);
+        let residual = region.solve(&policy, &got, &mut x, 60, 0.1).unwrap();
+        policy.fisher_vector_product(&mut ws, &x, 0.1, &mut hx);
+        let error =
+            hx.iter().zip(&got).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() / dot(&got, &got).sqrt();
+        assert!(residual < 1e-4 && error < 1e-4, "residual {residual}, against the whole {error}");
+    }
+
+    #[test]
+    fn the_surrogate_grows_along_its_gradient_and_the_search_keeps_or_restores() {
+        let (mut policy, batch) = sample(500);
+        let mut region = TrustRegion::default();
+        region.centre(&policy, &batch);
+        let before = region.measure(&policy, &batch);
+        let mut g = vec![0.0; policy.params().len()];
+        region.gradient(&policy, &batch.adv_r, &mut g);
+        assert!(before.kl.abs() < 1e-12 && (before.ratio - 1.0).abs() < 1e-9);
+
+        let start = policy.params().to_vec();
+        let none = region.line_search(&mut policy, &batch, &g, 0.5, 5, |_| false);
+        assert_eq!((none, policy.params()), (0, &start[..]), "restored");
+        // the first trials are too long for this KL
+        let step: Vec<f64> = g.iter().map(|g| 20.0 * g).collect();
+        let taken = region
+            .line_search(&mut policy, &batch, &step, 0.5, 30, |t| t.kl <= 1e-4 && t.surr_r > before.surr_r);
+        let after = region.measure(&policy, &batch);
+        assert!(taken > 1 && after.kl <= 1e-4 && after.surr_r > before.surr_r, "{taken} {after:?}");
+    }
+}

@@ -4,7 +4,10 @@
 mod common;
 
 use common::{COST, Learner, REWARD};
-use epo_algos::{AlgoConfig, EpoParams, KlDirection, UpdateConfig, UpdateError, UpdateReport, Variant};
+use epo_algos::{
+    AlgoConfig, CpoParams, EpoParams, IpoParams, KlDirection, P3oParams, PpoLagParams, PpoParams,
+    UpdateConfig, UpdateError, UpdateReport, Variant,
+};
 
 fn configs() -> Vec<AlgoConfig> {
     let mut all = AlgoConfig::all_defaults();
@@ -180,6 +183,22 @@ fn a_non_finite_gradient_is_named_and_never_reaches_a_parameter() {
 #[test]
 fn a_senseless_setting_is_refused_by_name() {
     let ppo = AlgoConfig::by_name("ppo").unwrap();
+    let bad_algo = [
+        (AlgoConfig::P3o(P3oParams { kappa_growth: 0.0, ..P3oParams::default() }), "algo.kappa_growth"),
+        (AlgoConfig::Ppo(PpoParams { clip: 0.0 }), "algo.clip"),
+        (
+            AlgoConfig::PpoLag(PpoLagParams { lambda_lr: f64::NAN, ..PpoLagParams::default() }),
+            "algo.lambda_lr",
+        ),
+        (AlgoConfig::Ipo(IpoParams { kappa: -1.0, ..IpoParams::default() }), "algo.kappa"),
+        (AlgoConfig::Cpo(CpoParams { search_decay: 1.5, ..CpoParams::default() }), "algo.search_decay"),
+    ];
+    for (config, want) in bad_algo {
+        match config.build(&UpdateConfig::default(), &common::DISCOUNT) {
+            Err(UpdateError::Config { key, .. }) => assert_eq!(key, want),
+            other => panic!("{want}: {other:?}"),
+        }
+    }
     for (config, want) in [
         (UpdateConfig { passes: 0, ..UpdateConfig::default() }, "train.passes"),
         (UpdateConfig { batch: 0, ..UpdateConfig::default() }, "train.batch"),
@@ -225,4 +244,31 @@ fn configuration_round_trips_and_unknown_keys_are_refused() {
             serde_json::from_str::<AlgoConfig>(&format!(r#"{{"name":"{name}","klip":1}}"#)).unwrap_err();
         assert!(error.to_string().contains("klip"), "{error}");
     }
+}
+
+#[test]
+fn the_learning_rate_of_the_policy_decays_to_nothing_and_the_critics_stays() {
+    let config = AlgoConfig::by_name("ppo-lag").unwrap();
+    let at = |index: u32| {
+        let mut learner = Learner::new(&config, 3, 10);
+        let (before, critic) =
+            (learner.agent.policy.params().to_vec(), learner.agent.critic_r.net.params().to_vec());
+        learner.epoch = index;
+        let lr = run(&mut learner, 1)[0].get(epo_algos::report::LR).unwrap();
+        let moved = learner.agent.policy.params() != before;
+        assert!(learner.agent.critic_r.net.params() != critic, "the critic learns on");
+        (lr, moved)
+    };
+    assert_eq!([at(0), at(5)].map(|(lr, moved)| (lr, moved)), [(3e-3, true), (1.5e-3, true)]);
+    assert_eq!(at(10), (0.0, false));
+}
+
+#[test]
+fn the_whole_batch_is_measured_again_after_each_pass() {
+    let mut learner = Learner::new(&AlgoConfig::by_name("epo").unwrap(), 3, 10);
+    learner.limit = 1.0; // violated
+    let report = run(&mut learner, 1).remove(0);
+    let ratio = report.get(epo_algos::report::RATIO).unwrap();
+    assert!(ratio != 1.0 && (0.8..1.2).contains(&ratio), "π_new/π_old averages near 1 and is not 1: {ratio}");
+    assert!(report.get(epo_algos::report::KL).unwrap() > 0.0);
 }
