@@ -39,6 +39,15 @@ fn healthy(sim: &Sim) -> bool {
     bounded && height > 0.7 && height < f64::INFINITY && -0.2 < lean && lean < 0.2
 }
 
+// Heights above the floor of the upright body. The published model is given in these; a part's place is the rounded
+// difference of two of them.
+const TORSO: f64 = 1.25;
+const HIP: f64 = 1.05;
+const KNEE: f64 = 0.6;
+/// Middles of the thigh and of the shank.
+const THIGH: f64 = 0.825;
+const SHANK: f64 = 0.35;
+
 const LIMB: Skin = Skin {
     friction: [0.9, 0.005, 0.0001],
     condim: 1,
@@ -66,18 +75,18 @@ fn model() -> Model {
     };
     let leg = Body {
         name: "leg".to_owned(),
-        pos: [0.0, 0.0, -0.70000000000000007],
+        pos: [0.0, 0.0, SHANK - HIP],
         joints: vec![hinge("leg_joint", [0.0, 0.0, 0.25], [-150.0, 0.0])],
         geoms: vec![geom("leg_geom", capsule(0.04, 0.25, [0.0; 3], 0.0), LIMB)],
         parts: vec![foot],
         ..Body::default()
     };
-    let thigh_at = [0.0, 0.0, -0.22500000000000009];
+    let thigh_at = [0.0, 0.0, THIGH - HIP];
     let thigh = Body {
         name: "thigh".to_owned(),
-        pos: [0.0, 0.0, -0.19999999999999996],
+        pos: [0.0, 0.0, HIP - TORSO],
         joints: vec![hinge("thigh_joint", [0.0; 3], [-150.0, 0.0])],
-        geoms: vec![geom("thigh_geom", capsule(0.05, 0.22500000000000003, thigh_at, 0.0), LIMB)],
+        geoms: vec![geom("thigh_geom", capsule(0.05, (HIP - KNEE) / 2.0, thigh_at, 0.0), LIMB)],
         parts: vec![leg],
         ..Body::default()
     };
@@ -90,9 +99,9 @@ fn model() -> Model {
         floor: geom("floor", Shape::Plane { size: [20.0, 20.0, 0.125], pos: [0.0; 3] }, floor),
         robot: Body {
             name: "torso".to_owned(),
-            pos: [0.0, 0.0, 1.25],
-            joints: planar_root(1.25),
-            geoms: vec![geom("torso_geom", capsule(0.05, 0.19999999999999996, [0.0; 3], 0.0), LIMB)],
+            pos: [0.0, 0.0, TORSO],
+            joints: planar_root(TORSO),
+            geoms: vec![geom("torso_geom", capsule(0.05, (1.45 - HIP) / 2.0, [0.0; 3], 0.0), LIMB)],
             parts: vec![thigh],
             ..Body::default()
         },

@@ -39,6 +39,15 @@ fn healthy(sim: &Sim) -> bool {
     0.8 < height && height < 2.0 && -1.0 < lean && lean < 1.0
 }
 
+// Heights above the floor of the upright body. The published model is given in these; a part's place is the rounded
+// difference of two of them.
+const TORSO: f64 = 1.25;
+const HIP: f64 = 1.05;
+const KNEE: f64 = 0.6;
+/// Middles of the thigh and of the shank.
+const THIGH: f64 = 0.825;
+const SHANK: f64 = 0.35;
+
 const LIMB: Skin = Skin { friction: [0.9, 0.1, 0.1], touched_by: 0, ..SKIN };
 
 /// Thigh, leg and foot; `side` ends their names.
@@ -64,7 +73,7 @@ fn leg(side: &str, sole_friction: f64, rgba: [f64; 4]) -> Body {
     };
     let shank = Body {
         name: format!("leg{side}"),
-        pos: [0.0, 0.0, -0.70000000000000007],
+        pos: [0.0, 0.0, SHANK - HIP],
         joints: vec![hinge("leg", [0.0, 0.0, 0.25], [-150.0, 0.0])],
         geoms: capsule("leg", 0.04, 0.25, [0.0; 3], 0.0, skin),
         parts: vec![foot],
@@ -72,16 +81,16 @@ fn leg(side: &str, sole_friction: f64, rgba: [f64; 4]) -> Body {
     };
     Body {
         name: format!("thigh{side}"),
-        pos: [0.0, 0.0, -0.19999999999999996],
+        pos: [0.0, 0.0, HIP - TORSO],
         joints: vec![hinge("thigh", [0.0; 3], [-150.0, 0.0])],
-        geoms: capsule("thigh", 0.05, 0.22500000000000003, [0.0, 0.0, -0.22500000000000009], 0.0, skin),
+        geoms: capsule("thigh", 0.05, (HIP - KNEE) / 2.0, [0.0, 0.0, THIGH - HIP], 0.0, skin),
         parts: vec![shank],
         ..Body::default()
     }
 }
 
 fn model() -> Model {
-    let trunk = Shape::Capsule { radius: 0.05, half: 0.19999999999999996, pos: [0.0; 3], tilt: 0.0 };
+    let trunk = Shape::Capsule { radius: 0.05, half: (1.45 - HIP) / 2.0, pos: [0.0; 3], tilt: 0.0 };
     let floor = Skin { friction: [0.7, 0.1, 0.1], touched_by: 1, rgba: FLOOR_RGBA, ..LIMB };
     let joints =
         ["thigh_joint", "leg_joint", "foot_joint", "thigh_left_joint", "leg_left_joint", "foot_left_joint"];
@@ -93,8 +102,8 @@ fn model() -> Model {
         floor: geom("floor", Shape::Plane { size: [40.0; 3], pos: [0.0; 3] }, floor),
         robot: Body {
             name: "torso".to_owned(),
-            pos: [0.0, 0.0, 1.25],
-            joints: planar_root(1.25),
+            pos: [0.0, 0.0, TORSO],
+            joints: planar_root(TORSO),
             geoms: vec![geom("torso_geom", trunk, LIMB)],
             parts: vec![leg("", 0.9, LIMB.rgba), leg("_left", 1.9, [0.7, 0.3, 0.6, 1.0])],
             ..Body::default()
