@@ -40,9 +40,21 @@ impl Code {
             if cause.is::<std::io::Error>() {
                 return Self::Io;
             }
+            // what the user typed is at fault
+            if matches!(cause.downcast_ref(), Some(epo_tasks::TaskError::Unknown { .. }))
+                || matches!(cause.downcast_ref(), Some(epo_core::EnvError::SeedTooLarge { .. }))
+            {
+                return Self::Usage;
+            }
         }
         Self::Failed
     }
+}
+
+/// What the user is told: all causes but the exit code.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let causes = error.chain().filter(|cause| !cause.is::<Exit>());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// An error that says how to exit: `bail_with(Code::Usage, "…")`.

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", exit::message(&error));
             exit::Code::of(&error).into()
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use epo_tasks::rollout::{Rollout, record};
 
-use crate::exit::{Code, Exit};
+use crate::exit::Code;
 
 /// Arguments of `epo rollout`.
 #[derive(clap::Args, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 /// Writes one episode of a random policy for a viewer.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let mut env = epo_tasks::make(&args.task).context(Exit(Code::Usage))?;
+    let mut env = epo_tasks::make(&args.task)?;
     let steps = args.steps.unwrap_or(env.info().max_steps);
     let rollout = record(&mut env, args.seed, steps)?;
     save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;

@@ -1,0 +1,151 @@
+//! Claim: crates depend on each other as `ARCHITECTURE.md` says, every crate is in it, and only `epo-mujoco` has unsafe
+//! code.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The rows of the table, highest first: a crate and what it may use.
+fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
+    let rows: Vec<(String, String)> = text
+        .lines()
+        .filter(|line| line.starts_with("| `epo-"))
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            (cells[1].trim_matches('`').to_owned(), cells[3].to_owned())
+        })
+        .collect();
+    let below = |i: usize| rows[i + 1..].iter().map(|(name, _)| name.clone());
+    let named = |text: &str| -> BTreeSet<String> {
+        text.split('`').filter(|word| word.starts_with("epo-")).map(str::to_owned).collect()
+    };
+    let may_use = |i: usize, words: &str| match words.strip_prefix("everything below") {
+        Some(but) => below(i).filter(|name| !named(but).contains(name)).collect(),
+        None => named(words),
+    };
+    rows.iter().enumerate().map(|(i, (name, words))| (name.clone(), may_use(i, words))).collect()
+}
+
+/// What each crate of the workspace depends on within the workspace: (name, only for development).
+fn dependencies() -> BTreeMap<String, BTreeSet<(String, bool)>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap();
+    let within = |package: &Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        let ours = all.filter(|d| d["name"].as_str().unwrap().starts_with("epo-"));
+        ours.map(|d| (text(&d["name"]), d["kind"] == "dev")).collect()
+    };
+    packages.iter().map(|package| (text(&package["name"]), within(package))).collect()
+}
+
+#[test]
+fn every_crate_is_in_the_table_and_arrows_go_down_it() {
+    let table = table(&fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap());
+    let dependencies = dependencies();
+    let listed: BTreeSet<_> = table.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(
+        listed,
+        dependencies.keys().cloned().collect(),
+        "crates in ARCHITECTURE.md and in the workspace"
+    );
+    assert_eq!(listed.len(), table.len(), "a crate is listed twice");
+
+    let rank = |name: &str| table.iter().position(|(n, _)| n == name).unwrap();
+    for (name, may_use) in &table {
+        for (used, only_dev) in &dependencies[name] {
+            assert!(rank(used) > rank(name), "{name} depends on {used}, which is above it");
+            assert!(*only_dev || may_use.contains(used), "{name} depends on {used}; it may use {may_use:?}");
+        }
+    }
+}
+
+#[test]
+fn the_two_arrows_that_matter_most_are_absent_however_indirect() {
+    let dependencies = dependencies();
+    let reach = |from: &str| {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(name) = todo.pop() {
+            for (used, only_dev) in &dependencies[&name] {
+                if !only_dev && seen.insert(used.clone()) {
+                    todo.push(used.clone());
+                }
+            }
+        }
+        seen
+    };
+    let algos = reach("epo-algos");
+    assert!(!algos.contains("epo-mujoco") && !algos.contains("epo-tasks"), "epo-algos reaches {algos:?}");
+    let tasks = reach("epo-tasks");
+    assert!(!tasks.contains("epo-nn") && !tasks.contains("epo-algos"), "epo-tasks reaches {tasks:?}");
+}
+
+#[test]
+fn the_reader_of_the_table_understands_its_words() {
+    let text = "| crate | purpose | may use |\n|---|---|---|\n| `epo-a` | x | everything below |\n\
+                | `epo-b` | x | everything below but `epo-d` |\n| `epo-c` | x | `epo-d` |\n| `epo-d` | x | – |\n";
+    let got: Vec<_> = table(text).into_iter().map(|(_, uses)| uses.into_iter().collect::<Vec<_>>()).collect();
+    let want: [&[&str]; 4] = [&["epo-b", "epo-c", "epo-d"], &["epo-c"], &["epo-d"], &[]];
+    assert_eq!(got, want);
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                rust_files(&path, files);
+            }
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+#[test]
+fn only_epo_mujoco_has_unsafe_code() {
+    let word = ["un", "safe"].concat(); // this file is searched too
+    let is_code = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        // prose may speak of it; code has a block or an item after it
+        let opens = |after: &str| {
+            let after = after.trim_start();
+            after.is_empty()
+                || ["{", "fn ", "impl ", "extern ", "trait "].iter().any(|k| after.starts_with(k))
+        };
+        code.match_indices(&word).any(|(at, _)| opens(&code[at + word.len()..]))
+    };
+    let mut files = Vec::new();
+    for folder in ["crates", "examples"] {
+        rust_files(&root().join(folder), &mut files);
+    }
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        files.iter().partition(|path| path.components().any(|c| c.as_os_str() == "epo-mujoco"));
+    let uses = |path: &&&PathBuf| fs::read_to_string(path).unwrap().lines().any(is_code);
+    assert!(inside.iter().any(|path| uses(&path)), "the search finds what is there");
+    let offenders: Vec<_> = outside.iter().filter(uses).collect();
+    assert!(offenders.is_empty(), "{offenders:?}");
+
+    // and the compiler refuses it: every other crate takes the workspace's lints, which deny it
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains(&format!("{word}_code = \"deny\"")));
+    for name in dependencies().keys().filter(|name| *name != "epo-mujoco") {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} does not take the workspace's lints");
+    }
+}
