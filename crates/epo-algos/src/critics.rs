@@ -84,11 +84,23 @@ impl CriticWork {
         }
         net.backward(&mut self.ws, &self.dout, &mut self.grad);
         for (g, &w) in self.grad.iter_mut().zip(net.params()) {
-            loss += l2 * f64::from(w) * f64::from(w);
             *g += (2.0 * l2) as f32 * w;
         }
-        loss
+        loss + l2 * sum_of_squares(net.params())
     }
+}
+
+/// Σw² in f64, in eight interleaved sums: one sum would wait for each addition before the next.
+fn sum_of_squares(w: &[f32]) -> f64 {
+    let mut lanes = [0.0; 8];
+    let chunks = w.chunks_exact(8);
+    let rest: f64 = chunks.remainder().iter().map(|&w| f64::from(w) * f64::from(w)).sum();
+    for chunk in chunks {
+        for (lane, &w) in lanes.iter_mut().zip(chunk) {
+            *lane += f64::from(w) * f64::from(w);
+        }
+    }
+    lanes.iter().sum::<f64>() + rest
 }
 
 impl CriticJob<'_> {
@@ -262,6 +274,14 @@ mod tests {
         let loss = work.gradient(&net, &[1.0, 50.0, 3.0], &[2.0, 0.0, 8.0], &[0, 2], 0.1);
         assert!((loss - 1.5).abs() < 1e-7, "{loss}");
         assert!((work.grad[0] + 1.6).abs() < 1e-6 && (work.grad[1] - 0.2).abs() < 1e-6, "{:?}", work.grad);
+    }
+
+    #[test]
+    fn squares_are_summed_over_every_entry() {
+        for n in [0, 1, 7, 8, 9, 100] {
+            let w: Vec<f32> = (1..=n).map(|i| i as f32).collect();
+            assert_eq!(sum_of_squares(&w), f64::from(n * (n + 1) * (2 * n + 1) / 6), "n = {n}");
+        }
     }
 
     #[test]
