@@ -510,10 +510,9 @@ impl WithSimd for Backward<'_> {
         let rows = dout.len() / n_out;
         let [d, next] = delta;
         let (mut d, mut next) = (d, next);
-        // padded columns of δ meet zero weights or are not stored, but they must be finite
+        // padded columns of δ are neither read as a factor nor stored: they may hold anything
         for (d, dout) in d.chunks_exact_mut(ld[layers.len()]).zip(dout.chunks_exact(*n_out)) {
             d[..*n_out].copy_from_slice(dout);
-            d[*n_out..].fill(0.0);
         }
         for (l, layer) in layers.iter().enumerate().rev() {
             let (n_in, n_out, ldd) = (layer.n_in, layer.n_out, ld[l + 1]);
