@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use epo_lab::LabError;
+use epo_lab::config::ConfigError;
+use epo_tasks::TaskError;
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "the list is the contract; commands use them as they come")]
@@ -37,17 +41,31 @@ impl Code {
             if let Some(Exit(code)) = cause.downcast_ref::<Exit>() {
                 return *code;
             }
+            if let Some(error) = cause.downcast_ref::<LabError>() {
+                return Self::of_lab(error);
+            }
             if cause.is::<std::io::Error>() {
                 return Self::Io;
             }
             // what the user typed is at fault
-            if matches!(cause.downcast_ref(), Some(epo_tasks::TaskError::Unknown { .. }))
+            if cause.is::<ConfigError>()
+                || matches!(cause.downcast_ref(), Some(TaskError::Unknown { .. }))
                 || matches!(cause.downcast_ref(), Some(epo_core::EnvError::SeedTooLarge { .. }))
             {
                 return Self::Usage;
             }
         }
         Self::Failed
+    }
+
+    fn of_lab(error: &LabError) -> Self {
+        match error {
+            LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => Self::Usage,
+            LabError::Run { .. } => Self::Corrupt,
+            LabError::Io { .. } => Self::Io,
+            _ if error.is_not_finite() => Self::NotFinite,
+            _ => Self::Failed,
+        }
     }
 }
 

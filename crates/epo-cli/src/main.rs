@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod commands;
 mod exit;
 mod output;
+mod progress;
 
 /// Constrained reinforcement learning: EPO, its baselines and the Safety-Gymnasium tasks.
 #[derive(Parser, Debug)]
@@ -20,6 +21,12 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Train an algorithm on a task, or go on with a run
+    Train(Box<commands::train::Args>),
+    /// Play episodes with a trained policy
+    Eval(commands::eval::Args),
+    /// List the algorithms with their parameters
+    Algos(commands::algos::Args),
     /// List the tasks with their sizes, rewards and costs
     Tasks(commands::tasks::Args),
     /// Step recorded reference episodes and report the largest differences
@@ -36,6 +43,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Train(args) => commands::train::run(*args),
+        Command::Eval(args) => commands::eval::run(args),
+        Command::Algos(args) => commands::algos::run(args),
         Command::Tasks(args) => commands::tasks::run(args),
         Command::Parity(args) => commands::parity::run(args),
         Command::Bench(args) => commands::bench::run(args),

@@ -1,6 +1,25 @@
 //! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
+//!
+//! [`train::Trainer`] is a run; [`config::ResolvedRun`] says what it is. `docs/runs.md` describes the folder it leaves.
 
+pub mod bench;
+pub mod checkpoint;
+pub mod collect;
+pub mod config;
+mod csv;
+pub mod episodes;
+mod error;
+pub mod evaluate;
 pub mod history;
+mod layers;
+pub mod record;
 pub mod report;
-
+pub mod runs;
+mod start;
+mod state;
 pub mod stats;
+pub mod stop;
+pub mod tensorboard;
+pub mod train;
+
+pub use error::LabError;

@@ -1,6 +1,6 @@
 //! `epo bench`
 
-use super::{bench_env, bench_update};
+use super::{bench_env, bench_train, bench_update};
 use crate::exit::Code;
 
 /// Arguments of `epo bench`.
@@ -14,6 +14,8 @@ pub(crate) struct Args {
 enum What {
     /// Time steps and resets of tasks, compared with the bare physics
     Env(bench_env::Args),
+    /// Time whole epochs of training
+    Train(bench_train::Args),
     /// Time the update of a network, compared with the multiply-add peak of this core
     Update(bench_update::Args),
 }
@@ -22,6 +24,7 @@ enum What {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     match args.what {
         What::Env(args) => bench_env::run(args),
+        What::Train(args) => bench_train::run(args),
         What::Update(args) => bench_update::run(args),
     }
 }

@@ -1,10 +1,14 @@
 //! One module per command, each with its `Args` and a `run`.
 
+pub(crate) mod algos;
 pub(crate) mod bench;
 mod bench_env;
+mod bench_train;
 mod bench_update;
+pub(crate) mod eval;
 pub(crate) mod parity;
 pub(crate) mod report;
 pub(crate) mod rollout;
 pub(crate) mod tasks;
 pub(crate) mod theory;
+pub(crate) mod train;

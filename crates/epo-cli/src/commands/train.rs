@@ -1,0 +1,121 @@
+//! `epo train`
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use epo_lab::config::ResolvedRun;
+use epo_lab::train::Trainer;
+use epo_lab::{runs, stop};
+
+use crate::exit::Code;
+use crate::output;
+use crate::progress::Progress;
+
+/// Arguments of `epo train`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
+    task: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Folder that run folders are made in
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Name of the run folder instead of seed and time
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the whole configuration as TOML and stop
+    #[arg(long)]
+    print_config: bool,
+    /// Continue a run folder to its end, from its last checkpoint
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "config", "set", "runs", "name"])]
+    resume: Option<PathBuf>,
+    /// No progress on stderr
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What a run is to be; shared by the commands that start one.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ConfigArgs {
+    /// Algorithm (`epo algos` lists them) [default: epo]
+    #[arg(long)]
+    algo: Option<String>,
+    /// Environment steps in all, such as 1e6 [default: 1e7]
+    #[arg(long)]
+    steps: Option<String>,
+    /// Seed of everything random [default: 0]
+    #[arg(long)]
+    seed: Option<String>,
+    /// Limit on the cost of an episode [default: 25]
+    #[arg(long)]
+    limit: Option<String>,
+    /// Environments side by side [default: 32]
+    #[arg(long)]
+    envs: Option<String>,
+    /// Threads; does not change a number [default: all cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// TOML file with the tables run, train and algo
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one value, such as train.gamma=0.999; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl ConfigArgs {
+    /// Defaults, then the file, then the arguments.
+    pub(crate) fn resolve(&self, task: Option<&str>) -> anyhow::Result<ResolvedRun> {
+        let file = self.config.as_ref().map(|path| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        });
+        let threads = self.threads.map(|n| n.to_string());
+        let flags = [
+            ("run.task", task),
+            ("run.algo", self.algo.as_deref()),
+            ("run.steps", self.steps.as_deref()),
+            ("run.seed", self.seed.as_deref()),
+            ("run.limit", self.limit.as_deref()),
+            ("train.envs", self.envs.as_deref()),
+            ("train.threads", threads.as_deref()),
+        ];
+        let flags = flags.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        let set: Vec<String> = flags.chain(self.set.iter().cloned()).collect();
+        Ok(ResolvedRun::from_layers(file.transpose()?.as_deref(), &set)?)
+    }
+}
+
+/// Trains.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let (dir, run) = match &args.resume {
+        Some(dir) => (dir.clone(), runs::read_config(dir)?),
+        None => {
+            let run = args.config.resolve(args.task.as_deref())?;
+            if args.print_config {
+                output::print(run.to_toml().trim_end())?;
+                return Ok(Code::Done);
+            }
+            epo_tasks::task(&run.run.task)?; // before a folder is made for it
+            (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
+        }
+    };
+    let stop = stop::on_signals().context("cannot listen for signals")?;
+    let make_env = runs::task_maker(&run.run.task)?;
+    let mut trainer = match &args.resume {
+        Some(dir) => Trainer::resume(dir, args.config.threads, &make_env)?,
+        None => Trainer::create(&dir, run.clone(), &make_env)?,
+    };
+    let mut progress = Progress::new(&run, trainer.epoch(), args.quiet);
+    progress.note(&format!("{} on {}, seed {}: {}", run.run.algo, run.run.task, run.run.seed, dir.display()));
+    trainer.notes().iter().for_each(|note| progress.note(note));
+    let ended = trainer.train(&stop, |row| progress.row(row, &stop));
+    progress.finish();
+    let end = ended?;
+    output::print(&format!("run {}\nhash {}", dir.display(), end.hash))?;
+    if end.finished {
+        return Ok(Code::Done);
+    }
+    eprintln!("interrupted; go on with: epo train --resume '{}'", dir.display());
+    Ok(Code::Interrupted)
+}

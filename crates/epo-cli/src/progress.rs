@@ -1,0 +1,98 @@
+//! Progress of a run on stderr: a bar on a terminal, a plain line per epoch otherwise.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use epo_lab::config::ResolvedRun;
+use epo_lab::record::{HEADLINES, Row, metrics, value};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Where progress goes.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    to: To,
+    steps: u64,
+    limit: f64,
+    told: bool,
+}
+
+#[derive(Debug)]
+enum To {
+    Nowhere,
+    Lines,
+    Bar(ProgressBar),
+}
+
+impl Progress {
+    /// For a run of which some epochs are done. `NO_COLOR` keeps the bar and takes its colours.
+    pub(crate) fn new(run: &ResolvedRun, epochs_done: u32, quiet: bool) -> Self {
+        let per_epoch = run.train.steps_per_epoch as u64;
+        let steps = u64::from(run.epochs()) * per_epoch;
+        let to = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => To::Nowhere,
+            (_, false) => To::Lines,
+            _ => {
+                let bar = ProgressBar::new(steps);
+                let template = match std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) {
+                    true => "{bar:24} {percent:>3}% {eta:>4} {msg}",
+                    false => "{bar:24.cyan/blue} {percent:>3}% {eta:>4} {msg}",
+                };
+                bar.set_style(
+                    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+                );
+                bar.set_position(u64::from(epochs_done) * per_epoch);
+                bar.reset_eta();
+                To::Bar(bar)
+            }
+        };
+        Self { to, steps, limit: run.run.limit, told: false }
+    }
+
+    /// A line beside the bar.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.to {
+            To::Nowhere => {}
+            To::Lines => eprintln!("{text}"),
+            To::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
+        }
+    }
+
+    /// Shows an epoch.
+    pub(crate) fn row(&mut self, row: &Row, stop: &AtomicBool) {
+        if stop.load(Relaxed) && !std::mem::replace(&mut self.told, true) {
+            self.note("stopping after this epoch");
+        }
+        let done = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
+        match &self.to {
+            To::Nowhere => {}
+            To::Lines => eprintln!("{done}/{} {}", self.steps, summary(row, self.limit)),
+            To::Bar(bar) => {
+                bar.set_message(summary(row, self.limit));
+                bar.set_position(done);
+            }
+        }
+    }
+
+    /// Leaves the last state on the screen.
+    pub(crate) fn finish(&self) {
+        if let To::Bar(bar) = &self.to {
+            bar.abandon();
+        }
+    }
+}
+
+/// `6420 steps/s  return 12.3  cost 30.1/25  α 0.50  μ 8.2`
+fn summary(row: &Row, limit: f64) -> String {
+    let number = |metric, digits: usize| match value(row, metric) {
+        Some(x) => format!("{x:.digits$}"),
+        None => "–".to_owned(),
+    };
+    let mut text = format!("{} steps/s", number(metrics::FPS, 0));
+    text += &format!("  return {}  cost {}/{limit}", number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
+    for (sign, metric) in HEADLINES {
+        if value(row, *metric).is_some() {
+            text += &format!("  {sign} {}", number(*metric, 3));
+        }
+    }
+    text
+}

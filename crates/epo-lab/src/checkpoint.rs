@@ -1,0 +1,318 @@
+//! Checkpoint folders that are never half-written and never silently wrong.
+//!
+//! ```text
+//! checkpoint/000041/manifest.json    name, length and SHA-256 of every other file, and a hash over all of that
+//! checkpoint/000041/…                the files
+//! checkpoint/000040/                 the one before, kept
+//! ```
+//! A checkpoint is written into `checkpoint/tmp`, every file and the folder synced, and renamed to its number, which
+//! is atomic; only then is the one before the previous removed. Whatever instant the process dies at, the newest
+//! numbered folder is whole. What the disk does to it later is found by the hashes, and the one before is used.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::LabError;
+
+/// A checkpoint as it was read: every hash agreed.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Number of the checkpoint: epochs done.
+    pub number: u64,
+    /// Hash over all files.
+    pub hash: String,
+    /// Files by name.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// One line about every newer checkpoint that was damaged and passed over.
+    pub passed_over: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    format: u32,
+    files: BTreeMap<String, FileEntry>,
+    hash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileEntry {
+    bytes: u64,
+    sha256: String,
+}
+
+const FORMAT: u32 = 1;
+
+impl Manifest {
+    fn of(files: &BTreeMap<String, Vec<u8>>) -> Self {
+        let entry = |(name, data): (&String, &Vec<u8>)| {
+            (name.clone(), FileEntry { bytes: data.len() as u64, sha256: sha256(data) })
+        };
+        let files: BTreeMap<_, _> = files.iter().map(entry).collect();
+        let lines: String =
+            files.iter().map(|(name, f)| format!("{name} {} {}\n", f.bytes, f.sha256)).collect();
+        Self { format: FORMAT, files, hash: sha256(lines.as_bytes()) }
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n" // strings and integers cannot fail
+    }
+}
+
+/// Lower-case hexadecimal SHA-256.
+pub fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes checkpoint `number` into `root` and removes all but it and the one before; returns its hash.
+///
+/// On an error, the checkpoints that were there are untouched.
+pub fn save(root: &Path, number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<String, LabError> {
+    save_on(&mut Disk::default(), root, number, files).map_err(LabError::io("write the checkpoint in", root))
+}
+
+/// Reads the newest checkpoint in `root` whose hashes agree.
+pub fn load(root: &Path) -> Result<Loaded, LabError> {
+    let mut passed_over = Vec::new();
+    for (number, path) in numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))? {
+        match read_whole(&path) {
+            Ok((hash, files)) => return Ok(Loaded { number, hash, files, passed_over }),
+            Err(why) => passed_over.push(format!("checkpoint {} is damaged ({why})", path.display())),
+        }
+    }
+    let why = if passed_over.is_empty() { "no checkpoint".into() } else { passed_over.join("; ") };
+    Err(LabError::run(root, format!("nothing to load: {why}")))
+}
+
+/// Whether `root` has no checkpoint, whole or damaged.
+pub fn is_empty(root: &Path) -> bool {
+    numbered(root).map_or(true, |found| found.is_empty())
+}
+
+/// Removes what a resumed run will write again: damaged checkpoints newer than `number`, and leftovers.
+pub fn forget_after(root: &Path, number: u64) -> Result<(), LabError> {
+    let newer = numbered(root).map_err(LabError::io("list", root))?;
+    let newer = newer.into_iter().filter(|(n, _)| *n > number).map(|(_, path)| path);
+    for path in newer.chain(Some(root.join(TMP)).filter(|tmp| tmp.exists())) {
+        fs::remove_dir_all(&path).map_err(LabError::io("remove", &path))?;
+    }
+    Ok(())
+}
+
+const TMP: &str = "tmp";
+
+fn save_on(
+    disk: &mut Disk,
+    root: &Path,
+    number: u64,
+    files: &BTreeMap<String, Vec<u8>>,
+) -> io::Result<String> {
+    let manifest = Manifest::of(files);
+    let (tmp, path) = (root.join(TMP), root.join(format!("{number:06}")));
+    if tmp.exists() {
+        disk.remove_dir(&tmp)?;
+    }
+    disk.create_dir(&tmp)?;
+    for (name, data) in files {
+        disk.write(&tmp.join(name), data)?;
+    }
+    disk.write(&tmp.join("manifest.json"), manifest.to_json().as_bytes())?;
+    disk.sync_dir(&tmp)?;
+    disk.rename(&tmp, &path)?;
+    disk.sync_dir(root)?;
+    for (_, old) in numbered(root)?.into_iter().filter(|(n, _)| *n < number).skip(1) {
+        disk.remove_dir(&old)?;
+    }
+    Ok(manifest.hash)
+}
+
+/// Numbered folders, newest first.
+fn numbered(root: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let digits = name.to_str().filter(|n| n.len() >= 6 && n.bytes().all(|b| b.is_ascii_digit()));
+        if let Some(number) = digits.and_then(|n| n.parse().ok()) {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    Ok(found)
+}
+
+fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), String> {
+    let read = |name: &str| fs::read(path.join(name)).map_err(|e| format!("{name}: {e}"));
+    let text = read("manifest.json")?;
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
+    if manifest.format != FORMAT {
+        return Err(format!("manifest.json: format {}, this program reads {FORMAT}", manifest.format));
+    }
+    let mut files = BTreeMap::new();
+    for (name, entry) in &manifest.files {
+        let plain = Path::new(name).file_name().is_some_and(|n| n == name.as_str());
+        let data = if plain { read(name)? } else { return Err(format!("{name:?} is not a file name")) };
+        if data.len() as u64 != entry.bytes || sha256(&data) != entry.sha256 {
+            return Err(format!("{name}: its hash does not agree"));
+        }
+        files.insert(name.clone(), data);
+    }
+    // the manifest has nothing left to vary: written again from the files, it must be the same bytes
+    let again = Manifest::of(&files);
+    if again.to_json().as_bytes() != text {
+        return Err("manifest.json: its hash does not agree".into());
+    }
+    Ok((again.hash, files))
+}
+
+/// Every change that a save makes to the disk, so that a test can make the k-th one fail.
+#[derive(Default)]
+struct Disk {
+    #[cfg(test)]
+    fail_at: Option<usize>,
+    #[cfg(test)]
+    changes: usize,
+}
+
+impl Disk {
+    fn change(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        {
+            self.changes += 1;
+            if self.fail_at == Some(self.changes) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.change()?;
+        fs::create_dir_all(path)
+    }
+
+    fn write(&mut self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.change()?;
+        let mut file = fs::File::create(path)?;
+        let (head, tail) = data.split_at(data.len() / 2); // in two, so that a test can stop halfway
+        file.write_all(head)?;
+        self.change()?;
+        file.write_all(tail)?;
+        self.change()?;
+        file.sync_all()
+    }
+
+    fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.change()?;
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change()?;
+        fs::rename(from, to)
+    }
+
+    fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.change()?;
+        fs::remove_dir_all(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(salt: u8) -> BTreeMap<String, Vec<u8>> {
+        let data = |n: u8| (0..200_u8).map(|i| i.wrapping_mul(n).wrapping_add(salt)).collect();
+        [("state.json".to_owned(), data(3)), ("tensors.safetensors".to_owned(), data(7))].into()
+    }
+
+    /// A folder with whole checkpoints 1 and 2.
+    fn two() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        save(dir.path(), 1, &files(1)).unwrap();
+        save(dir.path(), 2, &files(2)).unwrap();
+        dir
+    }
+
+    #[test]
+    fn the_newest_and_the_one_before_are_kept() {
+        let dir = two();
+        let hash = save(dir.path(), 3, &files(3)).unwrap();
+        let loaded = load(dir.path()).unwrap();
+        assert_eq!((loaded.number, &loaded.hash, &loaded.files), (3, &hash, &files(3)));
+        let kept: Vec<u64> = numbered(dir.path()).unwrap().into_iter().map(|(n, _)| n).collect();
+        assert_eq!(kept, [3, 2]);
+        assert!(!dir.path().join(TMP).exists());
+    }
+
+    #[test]
+    fn every_changed_or_missing_byte_is_found_and_the_previous_one_used() {
+        let dir = two();
+        for name in ["manifest.json", "state.json", "tensors.safetensors"] {
+            let path = dir.path().join("000002").join(name);
+            let good = fs::read(&path).unwrap();
+            let flips = (0..good.len()).map(|i| {
+                let mut bad = good.clone();
+                bad[i] ^= 1 << (i % 8);
+                bad
+            });
+            let cuts = (0..good.len()).map(|n| good[..n].to_vec());
+            for bad in flips.chain(cuts).chain([[&good[..], &[0]].concat()]) {
+                fs::write(&path, bad).unwrap();
+                let loaded = load(dir.path()).unwrap();
+                assert_eq!((loaded.number, &loaded.files), (1, &files(1)));
+                assert!(loaded.passed_over[0].contains("000002 is damaged"), "{:?}", loaded.passed_over);
+            }
+            fs::remove_file(&path).unwrap();
+            assert_eq!(load(dir.path()).unwrap().number, 1);
+            fs::write(&path, good).unwrap();
+        }
+        assert_eq!(load(dir.path()).unwrap().number, 2, "restored");
+        fs::write(dir.path().join("000001/state.json"), "").unwrap();
+        fs::write(dir.path().join("000002/state.json"), "").unwrap();
+        let error = load(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("000001 is damaged") && error.contains("000002 is damaged"), "{error}");
+    }
+
+    #[test]
+    fn a_save_that_fails_at_any_point_leaves_a_whole_checkpoint() {
+        let mut fails = 0;
+        for k in 1.. {
+            let dir = two();
+            fs::create_dir(dir.path().join(TMP)).unwrap(); // left by an earlier death
+            let mut disk = Disk { fail_at: Some(k), changes: 0 };
+            let result = save_on(&mut disk, dir.path(), 3, &files(3));
+            let loaded = load(dir.path()).unwrap();
+            assert!(loaded.passed_over.is_empty(), "{:?}", loaded.passed_over);
+            assert_eq!(loaded.files, files(loaded.number as u8));
+            assert!(loaded.number == 2 || loaded.number == 3);
+            // and the next save works on what is left
+            save(dir.path(), loaded.number + 1, &files(9)).unwrap();
+            assert_eq!(load(dir.path()).unwrap().files, files(9));
+            if result.is_ok() {
+                break;
+            }
+            fails += 1;
+        }
+        assert_eq!(fails, 2 + 3 * 3 + 2 + 1 + 1, "tmp removed and made, three files, syncs, rename, removal");
+    }
+
+    #[test]
+    fn names_in_a_manifest_cannot_leave_the_folder() {
+        let dir = two();
+        let outside = files(5);
+        let mut manifest = Manifest::of(&outside);
+        let entry = manifest.files.remove("state.json").unwrap();
+        manifest.files.insert("../state.json".into(), entry);
+        fs::write(dir.path().join("000002/manifest.json"), manifest.to_json()).unwrap();
+        let loaded = load(dir.path()).unwrap();
+        assert!(loaded.passed_over[0].contains("not a file name"), "{:?}", loaded.passed_over);
+    }
+}

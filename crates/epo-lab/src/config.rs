@@ -1,0 +1,371 @@
+//! Configuration of a run: what can be set, the defaults, and how layers of it become a [`ResolvedRun`].
+//!
+//! ```text
+//! defaults (this file; the algorithm's own in its file)  <  file  <  --set key=value
+//! ```
+//! The defaults are those of the paper where it states them. Only a [`ResolvedRun`] reaches code that computes: every
+//! number is concrete and checked against the others. It is saved as `config.toml`, and that file repeats the run.
+
+use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::layers::{assignment, nearest, overlay};
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunTable {
+    /// Task id. `SafetyPointGoal1-v0`.
+    pub task: String,
+    /// Algorithm. `epo`.
+    pub algo: String,
+    /// Names everything random. 0.
+    pub seed: u64,
+    /// Environment steps, rounded up to whole epochs. 10 million.
+    pub steps: u64,
+    /// d, the limit on the mean undiscounted cost of an episode. 25.
+    pub limit: f64,
+}
+
+impl Default for RunTable {
+    fn default() -> Self {
+        let (task, algo) = ("SafetyPointGoal1-v0".to_owned(), "epo".to_owned());
+        Self { task, algo, seed: 0, steps: 10_000_000, limit: 25.0 }
+    }
+}
+
+/// How it is trained: what does not belong to one algorithm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainTable {
+    /// Environment steps between updates, over all environments. 32,000.
+    pub steps_per_epoch: usize,
+    /// Environments side by side. Changes the numbers. 32.
+    pub envs: usize,
+    /// Threads. Does not change the numbers. 0 takes one per core.
+    pub threads: usize,
+    /// Widths of the hidden layers, of policy and critics. [64, 64].
+    pub hidden: Vec<usize>,
+    /// Whether observations are normalised by their running mean and deviation. True.
+    pub normalize_obs: bool,
+    /// Epochs between checkpoints. 1.
+    pub save_every: u32,
+    /// Epochs between evaluations; 0 evaluates never. 0.
+    pub eval_every: u32,
+    /// Episodes of an evaluation. 10.
+    pub eval_episodes: usize,
+    /// Discounts and traces.
+    #[serde(flatten)]
+    pub discount: Discount,
+    /// The update.
+    #[serde(flatten)]
+    pub update: UpdateConfig,
+}
+
+impl Default for TrainTable {
+    fn default() -> Self {
+        Self {
+            steps_per_epoch: 32_000,
+            envs: 32,
+            threads: 0,
+            hidden: vec![64, 64],
+            normalize_obs: true,
+            save_every: 1,
+            eval_every: 0,
+            eval_episodes: 10,
+            discount: Discount::default(),
+            update: UpdateConfig::default(),
+        }
+    }
+}
+
+/// A run with every number concrete and checked.
+///
+/// ```
+/// use epo_lab::config::ResolvedRun;
+/// let file = "[run]\ntask = \"SafetyCarGoal1-v0\"\nsteps = 2e6";
+/// let run = ResolvedRun::from_layers(Some(file), &["train.gamma=0.995".to_owned()])?;
+/// assert_eq!((run.run.steps, run.train.discount.gamma, run.run.algo.as_str()), (2_000_000, 0.995, "epo"));
+/// assert_eq!(run.epochs(), 63); // 62.5, rounded up
+/// let again = ResolvedRun::from_layers(Some(&run.to_toml()), &[])?; // the saved file repeats the run
+/// assert_eq!(again, run);
+/// let wrong = ResolvedRun::from_layers(None, &["train.gama=0.995".to_owned()]);
+/// assert_eq!(wrong.unwrap_err().to_string(), "there is no `train.gama`; did you mean `train.gamma`?");
+/// # Ok::<(), epo_lab::config::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedRun {
+    /// What.
+    pub run: RunTable,
+    /// How.
+    pub train: TrainTable,
+    /// The algorithm with its own parameters.
+    pub algo: AlgoConfig,
+}
+
+impl ResolvedRun {
+    /// Defaults, then the text of a TOML file, then `key=value` assignments in their order.
+    pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
+        let mut layers = Vec::new();
+        if let Some(text) = file {
+            layers.push(text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?);
+        }
+        for text in set {
+            layers.push(assignment(text)?);
+        }
+        // the algorithm comes first: it decides which keys `algo` has
+        let named = layers.iter().rev().find_map(|layer| layer.get("run")?.get("algo")?.as_str());
+        let algo = algo_named(named.unwrap_or("epo"))?;
+        let defaults = Table::from_iter([
+            ("run".to_owned(), to_value(&RunTable { algo: algo.name().to_owned(), ..Default::default() })?),
+            ("train".to_owned(), to_value(&TrainTable::default())?),
+            ("algo".to_owned(), Value::Table(params(&algo)?)),
+        ]);
+        let mut merged = defaults.clone();
+        for layer in &layers {
+            overlay(&mut merged, layer, "", &defaults)?;
+        }
+        Self::from_table(&merged)?.checked()
+    }
+
+    fn from_table(table: &Table) -> Result<Self, ConfigError> {
+        let run: RunTable = from_value("run", &table["run"])?;
+        let mut algo = table["algo"].clone();
+        if let Value::Table(algo) = &mut algo {
+            algo.insert("name".to_owned(), Value::String(run.algo.clone()));
+        }
+        Ok(Self { algo: from_value("algo", &algo)?, train: from_value("train", &table["train"])?, run })
+    }
+
+    /// The file that repeats this run.
+    pub fn to_toml(&self) -> String {
+        let tables = || -> Result<Table, ConfigError> {
+            Ok(Table::from_iter([
+                ("run".to_owned(), to_value(&self.run)?),
+                ("train".to_owned(), to_value(&self.train)?),
+                ("algo".to_owned(), Value::Table(params(&self.algo)?)),
+            ]))
+        };
+        tables().map(|t| t.to_string()).unwrap_or_default() // numbers and texts cannot fail
+    }
+
+    /// The algorithm at the start of training.
+    pub(crate) fn build(&self) -> Result<Box<dyn Algorithm>, UpdateError> {
+        self.algo.build(&self.train.update, &self.train.discount)
+    }
+
+    /// Epochs of the run.
+    pub fn epochs(&self) -> u32 {
+        self.run.steps.div_ceil(self.train.steps_per_epoch as u64) as u32
+    }
+
+    /// Steps of one environment in an epoch.
+    pub fn steps_per_env(&self) -> usize {
+        self.train.steps_per_epoch / self.train.envs
+    }
+
+    /// Checks every number by itself and beside the others, and takes the number of cores for `threads = 0`.
+    fn checked(mut self) -> Result<Self, ConfigError> {
+        let (run, train) = (&self.run, &self.train);
+        let Discount { gamma, lambda, gamma_c, lambda_c } = train.discount;
+        let unit = |x: f64| (0.0..=1.0).contains(&x);
+        require(run.steps > 0, "run.steps", run.steps, "must be at least 1")?;
+        require(run.limit >= 0.0 && run.limit.is_finite(), "run.limit", run.limit, "must be 0 or more")?;
+        require(train.envs > 0, "train.envs", train.envs, "must be at least 1")?;
+        let per_epoch = train.steps_per_epoch;
+        let why = format!("must be a multiple of train.envs = {}", train.envs);
+        require(
+            per_epoch > 0 && per_epoch.is_multiple_of(train.envs),
+            "train.steps_per_epoch",
+            per_epoch,
+            &why,
+        )?;
+        let batch = train.update.batch;
+        let why = format!("must be from 1 to train.steps_per_epoch = {per_epoch}");
+        require((1..=per_epoch).contains(&batch), "train.batch", batch, &why)?;
+        require(self.epochs_fit(), "run.steps", run.steps, "makes more epochs than can be counted")?;
+        let hidden = format!("{:?}", train.hidden);
+        require(train.hidden.iter().all(|&w| w > 0), "train.hidden", hidden, "widths must be at least 1")?;
+        require(train.save_every > 0, "train.save_every", train.save_every, "must be at least 1")?;
+        require(train.eval_episodes > 0, "train.eval_episodes", train.eval_episodes, "must be at least 1")?;
+        for (key, value, ok) in [
+            ("train.gamma", gamma, unit(gamma)),
+            ("train.lambda", lambda, unit(lambda)),
+            ("train.gamma_c", gamma_c, unit(gamma_c)),
+            ("train.lambda_c", lambda_c, unit(lambda_c)),
+        ] {
+            require(ok, key, value, "must be between 0 and 1")?;
+        }
+        // the algorithm knows the rest
+        self.build().map_err(|error| match error {
+            UpdateError::Config { key, value, reason } => {
+                ConfigError::Value { key: key.to_owned(), got: value.to_string(), why: reason.to_owned() }
+            }
+            other => ConfigError::Syntax(other.to_string()),
+        })?;
+        if self.train.threads == 0 {
+            self.train.threads = std::thread::available_parallelism().map_or(1, usize::from);
+        }
+        Ok(self)
+    }
+
+    fn epochs_fit(&self) -> bool {
+        self.run.steps.div_ceil(self.train.steps_per_epoch as u64) < u64::from(u32::MAX)
+    }
+}
+
+fn require(ok: bool, key: &str, got: impl ToString, why: &str) -> Result<(), ConfigError> {
+    if ok {
+        return Ok(());
+    }
+    Err(ConfigError::Value { key: key.to_owned(), got: got.to_string(), why: why.to_owned() })
+}
+
+/// Every algorithm with its defaults.
+pub fn algorithms() -> Vec<AlgoConfig> {
+    AlgoConfig::all_defaults()
+}
+
+/// The algorithm of that name with its defaults.
+pub fn algo_named(name: &str) -> Result<AlgoConfig, ConfigError> {
+    AlgoConfig::by_name(name).ok_or_else(|| ConfigError::UnknownAlgo {
+        name: name.to_owned(),
+        nearest: nearest(name, AlgoConfig::all_defaults().iter().map(AlgoConfig::name)),
+    })
+}
+
+/// An algorithm's own parameters.
+pub fn params(algo: &AlgoConfig) -> Result<Table, ConfigError> {
+    match to_value(algo)? {
+        Value::Table(mut table) => {
+            table.remove("name");
+            Ok(table)
+        }
+        _ => Ok(Table::new()),
+    }
+}
+
+fn to_value(part: &impl Serialize) -> Result<Value, ConfigError> {
+    Value::try_from(part).map_err(|e| ConfigError::Syntax(e.to_string()))
+}
+
+fn from_value<T: serde::de::DeserializeOwned>(table: &str, value: &Value) -> Result<T, ConfigError> {
+    value
+        .clone()
+        .try_into()
+        .map_err(|e: toml::de::Error| ConfigError::Syntax(format!("[{table}] {}", e.message())))
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A key that does not exist.
+    #[error("there is no `{key}`; did you mean `{nearest}`?")]
+    UnknownKey {
+        /// As written, dotted.
+        key: String,
+        /// The key most like it.
+        nearest: String,
+    },
+    /// A value of the wrong type.
+    #[error("`{key}` takes {want}, not {got}")]
+    Type {
+        /// Dotted key.
+        key: String,
+        /// As written.
+        got: String,
+        /// What it should be.
+        want: &'static str,
+    },
+    /// A value that makes no sense by itself or beside the others.
+    #[error("`{key} = {got}`: {why}")]
+    Value {
+        /// Dotted key.
+        key: String,
+        /// As written.
+        got: String,
+        /// What it should be.
+        why: String,
+    },
+    /// An algorithm that does not exist.
+    #[error("there is no algorithm `{name}`; did you mean `{nearest}`?")]
+    UnknownAlgo {
+        /// As written.
+        name: String,
+        /// The algorithm most like it.
+        nearest: String,
+    },
+    /// Not `key=value`.
+    #[error("`{0}` is not `key=value`, such as `train.gamma=0.99`")]
+    Assignment(String),
+    /// Not TOML.
+    #[error("{0}")]
+    Syntax(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(assignments: &[&str]) -> Result<ResolvedRun, ConfigError> {
+        ResolvedRun::from_layers(None, &assignments.iter().map(|&s| s.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let run = set(&["train.threads=3"]).unwrap();
+        assert_eq!((run.run.task.as_str(), run.run.algo.as_str()), ("SafetyPointGoal1-v0", "epo"));
+        assert_eq!((run.run.steps, run.run.limit, run.run.seed), (10_000_000, 25.0, 0));
+        let (train, update, discount) = (&run.train, &run.train.update, &run.train.discount);
+        assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (32_000, 32, &[64, 64][..]));
+        assert_eq!((update.passes, update.batch, update.lr, update.target_kl), (40, 64, 3e-4, 0.02));
+        assert_eq!((discount.gamma, discount.lambda, train.threads), (0.99, 0.95, 3));
+        assert!(set(&[]).unwrap().train.threads > 0, "0 threads means the cores of this machine");
+    }
+
+    #[test]
+    fn later_layers_win_and_the_algorithm_decides_its_keys() {
+        let file = "[run]\nalgo = \"ppo-lag\"\nseed = 4\n[algo]\nlambda_lr = 0.1\n";
+        let run = ResolvedRun::from_layers(Some(file), &["run.seed=5".into(), "run.seed=6".into()]).unwrap();
+        assert_eq!((run.run.algo.as_str(), run.run.seed), ("ppo-lag", 6));
+        assert_eq!(params(&run.algo).unwrap()["lambda_lr"].as_float(), Some(0.1));
+        // the same file for another algorithm has a key too many
+        let error = ResolvedRun::from_layers(Some(file), &["run.algo=ppo".into()]).unwrap_err();
+        assert!(matches!(&error, ConfigError::UnknownKey { key, .. } if key == "algo.lambda_lr"), "{error}");
+    }
+
+    #[test]
+    fn every_algorithm_survives_its_file() {
+        for algo in AlgoConfig::all_defaults() {
+            let run = set(&[&format!("run.algo={}", algo.name())]).unwrap();
+            assert_eq!(run.algo, algo);
+            assert_eq!(ResolvedRun::from_layers(Some(&run.to_toml()), &[]).unwrap(), run);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_key() {
+        for (bad, key) in [
+            ("run.steps=0", "run.steps"),
+            ("run.limit=-1", "run.limit"),
+            ("run.limit=nan", "run.limit"),
+            ("train.envs=0", "train.envs"),
+            ("train.envs=33", "train.steps_per_epoch"),
+            ("train.steps_per_epoch=0", "train.steps_per_epoch"),
+            ("train.batch=32001", "train.batch"),
+            ("train.batch=0", "train.batch"),
+            ("train.gamma=1.5", "train.gamma"),
+            ("train.lr=-1", "train.lr"),
+            ("train.hidden=[0]", "train.hidden"),
+        ] {
+            match set(&[bad]) {
+                Err(ConfigError::Value { key: found, .. }) => assert_eq!(found, key, "{bad}"),
+                other => panic!("{bad}: {other:?}"),
+            }
+        }
+        assert!(matches!(set(&["run.algo=pppo"]), Err(ConfigError::UnknownAlgo { .. })));
+        assert!(matches!(set(&["run.steps=-5"]), Err(ConfigError::Syntax(_))));
+        assert!(matches!(set(&["run.steps=many"]), Err(ConfigError::Type { .. })));
+        assert!(matches!(ResolvedRun::from_layers(Some("[run"), &[]), Err(ConfigError::Syntax(_))));
+    }
+}

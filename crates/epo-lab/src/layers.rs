@@ -1,0 +1,149 @@
+//! Layers of configuration: tables laid over one another, every key and type checked against the defaults.
+//!
+//! The defaults are a complete table, so they are the list of valid keys and their types. A whole number may be
+//! written `1e6`, and a number with a fraction `1`.
+
+use toml::{Table, Value};
+
+use crate::config::ConfigError;
+
+/// Lays `layer` over `base`; `path` is the dotted name of the table, empty for the root.
+pub(crate) fn overlay(base: &mut Table, layer: &Table, path: &str, root: &Table) -> Result<(), ConfigError> {
+    for (key, value) in layer {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let slot = base.get_mut(key).ok_or_else(|| unknown(&path, root))?;
+        match (slot, value) {
+            (Value::Table(inner), Value::Table(layer)) => overlay(inner, layer, &path, root)?,
+            (slot, value) => *slot = convert(slot, value, &path)?,
+        }
+    }
+    Ok(())
+}
+
+/// A table with one entry from `train.gamma=0.99`; a value that is not TOML is taken as a string.
+pub(crate) fn assignment(text: &str) -> Result<Table, ConfigError> {
+    let (key, value) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.to_owned()))?;
+    let (key, value) = (key.trim(), value.trim());
+    let parsed = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
+    let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
+    let mut parts = key.rsplit('.');
+    let last = parts.next().unwrap_or_default();
+    if key.split('.').any(str::is_empty) {
+        return Err(ConfigError::Assignment(text.to_owned()));
+    }
+    let leaf = Table::from_iter([(last.to_owned(), value)]);
+    Ok(parts.fold(leaf, |inner, part| Table::from_iter([(part.to_owned(), Value::Table(inner))])))
+}
+
+/// `value` as the type of `default`.
+fn convert(default: &Value, value: &Value, path: &str) -> Result<Value, ConfigError> {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2⁵³: whole numbers below it are themselves in f64
+    match (default, value) {
+        (Value::Integer(_), Value::Float(x)) if x.fract() == 0.0 && x.abs() < EXACT => {
+            Ok(Value::Integer(*x as i64))
+        }
+        (Value::Float(_), Value::Integer(i)) => Ok(Value::Float(*i as f64)),
+        (Value::Array(default), Value::Array(values)) => {
+            let one =
+                |value| default.first().map_or_else(|| Ok(Value::clone(value)), |d| convert(d, value, path));
+            Ok(Value::Array(values.iter().map(one).collect::<Result<_, _>>()?))
+        }
+        _ if default.same_type(value) => Ok(value.clone()),
+        _ => Err(ConfigError::Type {
+            key: path.to_owned(),
+            got: value.to_string(),
+            want: match default {
+                Value::Integer(_) => "a whole number",
+                Value::Float(_) => "a number",
+                Value::Boolean(_) => "true or false",
+                Value::String(_) => "a text",
+                Value::Array(_) => "a list",
+                _ => "a table",
+            },
+        }),
+    }
+}
+
+fn unknown(path: &str, root: &Table) -> ConfigError {
+    let mut keys = Vec::new();
+    leaves(root, "", &mut keys);
+    ConfigError::UnknownKey { key: path.to_owned(), nearest: nearest(path, keys.iter().map(String::as_str)) }
+}
+
+fn leaves(table: &Table, path: &str, keys: &mut Vec<String>) {
+    for (key, value) in table {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value {
+            Value::Table(inner) => leaves(inner, &path, keys),
+            _ => keys.push(path),
+        }
+    }
+}
+
+/// The candidate that is most like `name`, by the whole or by the last part of the dotted name.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    fn last(name: &str) -> &str {
+        name.rsplit('.').next().unwrap_or(name)
+    }
+    let alike = |c: &str| {
+        let by_part = strsim::jaro_winkler(&last(name).to_lowercase(), &last(c).to_lowercase());
+        by_part + 0.1 * strsim::jaro_winkler(&name.to_lowercase(), &c.to_lowercase())
+    };
+    candidates.max_by(|a, b| alike(a).total_cmp(&alike(b))).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn laid(layer: &str) -> Result<Table, ConfigError> {
+        let root: Table =
+            "[run]\nsteps = 10\n[train]\ngamma = 0.5\nhidden = [64]\nnorm = true".parse().unwrap();
+        let mut base = root.clone();
+        overlay(&mut base, &layer.parse().unwrap(), "", &root)?;
+        Ok(base)
+    }
+
+    #[test]
+    fn numbers_may_be_written_either_way() {
+        let table = laid("run.steps = 1e6\ntrain.gamma = 1\ntrain.hidden = [32, 3e1]").unwrap();
+        assert_eq!(table["run"]["steps"].as_integer(), Some(1_000_000));
+        assert_eq!(table["train"]["gamma"].as_float(), Some(1.0));
+        assert_eq!(table["train"]["hidden"].as_array().unwrap()[1].as_integer(), Some(30));
+        assert!(laid("run.steps = 1.5").is_err() && laid("run.steps = \"x\"").is_err());
+        assert!(
+            laid("train.norm = 1").is_err() && laid("train = 1").is_err() && laid("run.steps.x = 1").is_err()
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_with_its_path() {
+        for (layer, key, want) in [
+            ("train.gama = 1", "train.gama", "train.gamma"),
+            ("steps = 1", "steps", "run.steps"),
+            ("tran.gamma = 1", "tran", "train.gamma"),
+            ("run.gamma = 1", "run.gamma", "train.gamma"),
+        ] {
+            match laid(layer) {
+                Err(ConfigError::UnknownKey { key: k, nearest }) => {
+                    assert_eq!(k, key);
+                    assert!(layer.starts_with("tran.") || nearest == want, "{layer}: {nearest}");
+                }
+                other => panic!("{layer}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn assignments_are_dotted_and_bare_words_are_text() {
+        assert_eq!(assignment("run.algo=ppo-lag").unwrap()["run"]["algo"].as_str(), Some("ppo-lag"));
+        assert_eq!(assignment("train.gamma = 0.9").unwrap()["train"]["gamma"].as_float(), Some(0.9));
+        assert_eq!(
+            assignment("train.hidden=[1, 2]").unwrap()["train"]["hidden"].as_array().unwrap().len(),
+            2
+        );
+        for bad in ["x", "=1", "a..b=1", ".a=1"] {
+            assert!(assignment(bad).is_err(), "{bad}");
+        }
+    }
+}

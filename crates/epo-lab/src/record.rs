@@ -1,0 +1,289 @@
+//! What a run writes down: `progress.csv`, `episodes.csv` and TensorBoard events.
+//!
+//! A row is a list of metrics with values, the same metrics in every epoch; a value that does not exist yet (the mean
+//! of no episode) is an empty cell, never NaN. Column names are OmniSafe's where it has one; TensorBoard's tags are the
+//! same names, and its step is `TotalEnvSteps`, so that runs with other batch sizes line up.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use epo_algos::UpdateReport;
+use epo_core::{CostReading, Metric};
+use serde::{Deserialize, Serialize};
+
+use crate::csv::{Csv, cell};
+use crate::episodes::{Episode, Episodes};
+use crate::{LabError, tensorboard};
+
+/// Metrics that every run records, whatever the algorithm.
+#[allow(missing_docs, reason = "each says what it is")]
+pub mod metrics {
+    use epo_core::Metric;
+
+    pub const EP_RET: Metric =
+        Metric::new("Metrics/EpRet", "1", "mean return of the last 100 finished episodes");
+    pub const EP_COST: Metric =
+        Metric::new("Metrics/EpCost", "1", "mean cost of the last 100 finished episodes");
+    pub const EP_LEN: Metric =
+        Metric::new("Metrics/EpLen", "steps", "mean length of the last 100 finished episodes");
+    pub const FEASIBLE: Metric = Metric::new(
+        "Metrics/FeasibleRate",
+        "1",
+        "share of the last 100 episodes whose cost is within the limit",
+    );
+    pub const EPISODES: Metric = Metric::new("Metrics/Episodes", "1", "episodes that finished in this epoch");
+    pub const COST_READING: Metric =
+        Metric::new("Metrics/CostReading", "1", "J_c, the episode cost that this epoch's update was given");
+    pub const COST_SPREAD: Metric =
+        Metric::new("Metrics/CostSpread", "1", "standard deviation of the episode costs behind the reading");
+    pub const EPOCH: Metric = Metric::new("Train/Epoch", "1", "epochs done before this one");
+    pub const STEPS: Metric = Metric::new("TotalEnvSteps", "steps", "environment steps so far");
+    pub const EVAL_RET: Metric =
+        Metric::new("Eval/EpRet", "1", "mean return of the evaluation, if there was one");
+    pub const EVAL_COST: Metric = Metric::new("Eval/EpCost", "1", "mean cost of the evaluation");
+    pub const EVAL_LEN: Metric =
+        Metric::new("Eval/EpLen", "steps", "mean length of the evaluation's episodes");
+    pub const TIME_TOTAL: Metric =
+        Metric::new("Time/Total", "s", "time since the run began, pauses left out");
+    pub const TIME_ROLLOUT: Metric = Metric::new("Time/Rollout", "s", "time of this epoch's collection");
+    pub const TIME_UPDATE: Metric =
+        Metric::new("Time/Update", "s", "time of this epoch's estimates and update");
+    pub const TIME_EPOCH: Metric = Metric::new("Time/Epoch", "s", "time of this epoch, up to its row");
+    pub const FPS: Metric = Metric::new("Time/FPS", "steps/s", "environment steps per second in this epoch");
+}
+
+/// The signs that progress lines show, if the algorithm reports them.
+pub const HEADLINES: &[(&str, Metric)] = &[
+    ("λ", epo_algos::report::LAMBDA),
+    ("κ", epo_algos::report::KAPPA),
+    ("α", epo_algos::report::ALPHA),
+    ("μ", epo_algos::report::MU),
+    ("KL", epo_algos::report::KL),
+];
+
+/// What an epoch knows about itself beside the algorithm's report.
+#[derive(Clone, Debug)]
+pub struct EpochRecord {
+    /// Epochs done before it.
+    pub epoch: u32,
+    /// Environment steps so far.
+    pub steps: u64,
+    /// Environment steps in it.
+    pub steps_per_epoch: usize,
+    /// Episodes that finished in it.
+    pub finished: usize,
+    /// What the update was given.
+    pub cost: CostReading,
+    /// The evaluation after it, if one was due.
+    pub evaluation: Option<Vec<Episode>>,
+    /// Seconds of the collection.
+    pub rollout_s: f64,
+    /// Seconds of estimate and update.
+    pub update_s: f64,
+    /// Seconds of the epoch.
+    pub epoch_s: f64,
+    /// Seconds of the run.
+    pub total_s: f64,
+}
+
+impl EpochRecord {
+    /// The columns of a run: ours around those of the algorithm.
+    pub fn columns(algorithm: &[Metric], evaluates: bool) -> Vec<Metric> {
+        use metrics::*;
+        let mut columns =
+            vec![EP_RET, EP_COST, EP_LEN, FEASIBLE, EPISODES, COST_READING, COST_SPREAD, EPOCH, STEPS];
+        columns.extend(algorithm);
+        if evaluates {
+            columns.extend([EVAL_RET, EVAL_COST, EVAL_LEN]);
+        }
+        columns.extend([TIME_TOTAL, TIME_ROLLOUT, TIME_UPDATE, TIME_EPOCH, FPS]);
+        columns
+    }
+
+    /// The row of the epoch, in the order of its columns.
+    pub fn row(&self, columns: &[Metric], episodes: &Episodes, report: &UpdateReport) -> Row {
+        let limit = self.cost.limit();
+        let evaluated = |of: fn(&Episode) -> f64| {
+            let played = self.evaluation.as_ref()?;
+            Some(played.iter().map(of).sum::<f64>() / played.len() as f64)
+        };
+        let value = |metric: &Metric| match *metric {
+            metrics::EP_RET => episodes.mean(|e| e.ret),
+            metrics::EP_COST => episodes.mean(|e| e.cost),
+            metrics::EP_LEN => episodes.mean(|e| e.len as f64),
+            metrics::FEASIBLE => episodes.mean(|e| f64::from(e.cost <= limit)),
+            metrics::EPISODES => Some(self.finished as f64),
+            metrics::COST_READING => Some(self.cost.mean()),
+            metrics::COST_SPREAD => Some(self.cost.spread()),
+            metrics::EPOCH => Some(f64::from(self.epoch)),
+            metrics::STEPS => Some(self.steps as f64),
+            metrics::EVAL_RET => evaluated(|e| e.ret),
+            metrics::EVAL_COST => evaluated(|e| e.cost),
+            metrics::EVAL_LEN => evaluated(|e| e.len as f64),
+            metrics::TIME_TOTAL => Some(self.total_s),
+            metrics::TIME_ROLLOUT => Some(self.rollout_s),
+            metrics::TIME_UPDATE => Some(self.update_s),
+            metrics::TIME_EPOCH => Some(self.epoch_s),
+            metrics::FPS => Some(self.steps_per_epoch as f64 / self.epoch_s),
+            other => report.get(other),
+        };
+        columns.iter().map(|metric| (*metric, value(metric))).collect()
+    }
+}
+
+/// One row: metrics and values, `None` for a value that does not exist yet.
+pub type Row = Vec<(Metric, Option<f64>)>;
+
+/// The value of a metric in a row.
+pub fn value(row: &Row, metric: Metric) -> Option<f64> {
+    row.iter().find(|(m, _)| m.key == metric.key).and_then(|(_, value)| *value)
+}
+
+/// Where the files stood at a checkpoint. Rows, not bytes, for the tables: the width of a time is the clock's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    progress_rows: u64,
+    episode_rows: u64,
+    event_bytes: u64,
+}
+
+/// The open files of a run.
+#[derive(Debug)]
+pub struct Recorder {
+    progress: Csv,
+    episodes: Csv,
+    events: File,
+    events_path: PathBuf,
+    event_bytes: u64,
+    columns: Vec<Metric>,
+}
+
+const EPISODE_HEADER: &str = "step,env,return,cost,length";
+
+impl Recorder {
+    /// New files in a run folder.
+    pub fn create(dir: &Path, columns: Vec<Metric>) -> Result<Self, LabError> {
+        let events_path = events_path(dir);
+        let parent = dir.join("tb");
+        std::fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
+        let mut recorder = Self {
+            progress: Csv::create(dir.join("progress.csv"), &header(&columns))?,
+            episodes: Csv::create(dir.join("episodes.csv"), EPISODE_HEADER)?,
+            events: File::create(&events_path).map_err(LabError::io("create", &events_path))?,
+            events_path,
+            event_bytes: 0,
+            columns,
+        };
+        recorder.write_event(&tensorboard::header(now()))?;
+        Ok(recorder)
+    }
+
+    /// Opens the files of a run and cuts them to where they stood at a checkpoint; returns the time the run had taken.
+    pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, f64), LabError> {
+        let (header, events_path) = (header(&columns), events_path(dir));
+        let (progress, last) = Csv::reopen(dir.join("progress.csv"), &header, marks.progress_rows)?;
+        let (episodes, _) = Csv::reopen(dir.join("episodes.csv"), EPISODE_HEADER, marks.episode_rows)?;
+        let events = OpenOptions::new().append(true).open(&events_path);
+        let events = events.map_err(|e| LabError::run(&events_path, e.to_string()))?;
+        let length = events.metadata().map_err(LabError::io("read", &events_path))?.len();
+        if length < marks.event_bytes {
+            let why = format!("{length} bytes, the checkpoint knows {}", marks.event_bytes);
+            return Err(LabError::run(&events_path, why));
+        }
+        events.set_len(marks.event_bytes).map_err(LabError::io("truncate", &events_path))?;
+        let elapsed = last.and_then(|row| cell(&header, &row, metrics::TIME_TOTAL.key)).unwrap_or(0.0);
+        let event_bytes = marks.event_bytes;
+        Ok((Self { progress, episodes, events, events_path, event_bytes, columns }, elapsed))
+    }
+
+    /// The columns of the run.
+    pub fn columns(&self) -> &[Metric] {
+        &self.columns
+    }
+
+    /// Writes the row of an epoch.
+    ///
+    /// # Panics
+    /// If the metrics are not the columns, in their order.
+    pub fn write(&mut self, row: &Row) -> Result<(), LabError> {
+        assert!(row.iter().map(|(m, _)| m).eq(&self.columns), "a row has the columns of its run");
+        let cells: Vec<String> =
+            row.iter().map(|(_, v)| v.map_or_else(String::new, |v| format!("{v}"))).collect();
+        self.progress.append(&(cells.join(",") + "\n"))?;
+        let step = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
+        let scalars = row.iter().filter_map(|(m, v)| Some((m.key, (*v)?)));
+        self.write_event(&tensorboard::scalars(now(), step, scalars))
+    }
+
+    /// Writes finished episodes: total steps of the run when it ended, environment, sums.
+    pub fn episodes(&mut self, finished: &[(u64, u32, Episode)]) -> Result<(), LabError> {
+        let line =
+            |(step, env, e): &(u64, u32, Episode)| format!("{step},{env},{},{},{}\n", e.ret, e.cost, e.len);
+        self.episodes.append(&finished.iter().map(line).collect::<String>())
+    }
+
+    /// Waits until the disk has everything, and says where the files stand.
+    pub fn sync(&self) -> Result<Marks, LabError> {
+        self.progress.sync()?;
+        self.episodes.sync()?;
+        self.events.sync_data().map_err(LabError::io("sync", &self.events_path))?;
+        Ok(Marks {
+            progress_rows: self.progress.rows(),
+            episode_rows: self.episodes.rows(),
+            event_bytes: self.event_bytes,
+        })
+    }
+
+    fn write_event(&mut self, record: &[u8]) -> Result<(), LabError> {
+        self.event_bytes += record.len() as u64;
+        self.events.write_all(record).map_err(LabError::io("write", &self.events_path))
+    }
+}
+
+fn header(columns: &[Metric]) -> String {
+    columns.iter().map(|m| m.key).collect::<Vec<_>>().join(",")
+}
+
+fn events_path(dir: &Path) -> PathBuf {
+    dir.join("tb").join("events.out.tfevents.epo") // TensorBoard looks for `tfevents` in the name
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reopened_record_goes_on_from_its_marks() {
+        let dir = tempfile::tempdir().unwrap();
+        let columns = vec![metrics::STEPS, metrics::EP_RET, metrics::TIME_TOTAL];
+        let row = |steps: f64, ret: Option<f64>, time: f64| -> Row {
+            columns.iter().copied().zip([Some(steps), ret, Some(time)]).collect()
+        };
+        let one = (7, 0, Episode { ret: 1.5, cost: 2.0, len: 7 });
+        let mut recorder = Recorder::create(dir.path(), columns.clone()).unwrap();
+        recorder.write(&row(10.0, None, 0.5)).unwrap();
+        recorder.episodes(&[one]).unwrap();
+        let marks = recorder.sync().unwrap();
+        recorder.write(&row(20.0, Some(1.0), 123.456)).unwrap();
+        recorder.episodes(&[one, one]).unwrap();
+        let whole = recorder.sync().unwrap();
+        drop(recorder);
+        let (mut recorder, elapsed) = Recorder::reopen(dir.path(), columns.clone(), marks).unwrap();
+        assert_eq!(elapsed, 0.5);
+        recorder.write(&row(20.0, Some(1.0), 9.0)).unwrap();
+        recorder.episodes(&[one, one]).unwrap();
+        assert_eq!(recorder.sync().unwrap(), whole, "the clock does not reach the marks");
+        let text = std::fs::read_to_string(dir.path().join("progress.csv")).unwrap();
+        assert_eq!(text, "TotalEnvSteps,Metrics/EpRet,Time/Total\n10,,0.5\n20,1,9\n");
+        let text = std::fs::read_to_string(dir.path().join("episodes.csv")).unwrap();
+        assert_eq!(text.lines().nth(1), Some("7,0,1.5,2,7"));
+        std::fs::write(events_path(dir.path()), "short").unwrap();
+        assert!(Recorder::reopen(dir.path(), columns, marks).is_err());
+    }
+}

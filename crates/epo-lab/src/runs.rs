@@ -1,0 +1,122 @@
+//! Run folders: their names, their configuration, and the environments that a configuration names.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use epo_core::Env;
+
+use crate::LabError;
+use crate::config::ResolvedRun;
+
+/// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
+/// of that name in place of seed and time.
+pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
+    let parent = runs.join(format!("{}-{{{}}}", display_name(&run.run.algo), run.run.task));
+    fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
+    if let Some(name) = name {
+        let dir = parent.join(name);
+        return match fs::create_dir(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(LabError::Exists(dir)),
+            made => made.map(|()| dir.clone()).map_err(LabError::io("create", &dir)),
+        };
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let stem = format!("seed-{:03}-{}", run.run.seed, utc(seconds));
+    for n in 1.. {
+        let dir = parent.join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
+        match fs::create_dir(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {} // begun within the same second
+            made => return made.map(|()| dir.clone()).map_err(LabError::io("create", &dir)),
+        }
+    }
+    unreachable!("some number is free")
+}
+
+/// `PPOLag` for `ppo-lag`, otherwise capitals: the names that OmniSafe's folders have.
+fn display_name(algo: &str) -> String {
+    match algo {
+        "ppo-lag" => "PPOLag".to_owned(),
+        other => other.to_uppercase(),
+    }
+}
+
+/// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let (year, month) =
+        (year + era * 400 + u64::from(month > 9), if month < 10 { month + 3 } else { month - 9 });
+    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day_of_month:02}-{h:02}-{m:02}-{s:02}")
+}
+
+/// Writes `config.toml`, whole or not at all.
+pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError> {
+    write_whole(&dir.join("config.toml"), run.to_toml().as_bytes())
+}
+
+/// Writes a file under a temporary name, syncs and renames it.
+pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
+    let tmp = path.with_extension("tmp");
+    let write = || {
+        let mut file = fs::File::create(&tmp)?;
+        file.write_all(data)?;
+        file.sync_all()?;
+        fs::rename(&tmp, path)
+    };
+    write().map_err(LabError::io("write", path))
+}
+
+/// The configuration of a run folder.
+pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
+    let path = dir.join("config.toml");
+    let text =
+        fs::read_to_string(&path).map_err(|e| LabError::run(dir, format!("not a run folder ({e})")))?;
+    let read = ResolvedRun::from_layers(Some(&text), &[]);
+    read.map_err(|e| LabError::run(&path, format!("this configuration is not readable ({e})")))
+}
+
+/// How to make environments of a task: compiled once, then copied.
+pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
+    let prototype = epo_tasks::make(id)?;
+    Ok(move || Ok(Box::new(prototype.try_clone()?) as Box<dyn Env>))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        for (seconds, date) in [
+            (0, "1970-01-01-00-00-00"),
+            (951_782_400, "2000-02-29-00-00-00"),
+            (1_767_225_599, "2025-12-31-23-59-59"),
+            (4_107_542_400, "2100-03-01-00-00-00"),
+        ] {
+            assert_eq!(utc(seconds), date);
+        }
+    }
+
+    #[test]
+    fn folders_are_never_shared() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = ResolvedRun::from_layers(None, &["run.seed=7".into(), "run.algo=ppo-lag".into()]).unwrap();
+        let first = new_folder(dir.path(), &run, None).unwrap();
+        let second = new_folder(dir.path(), &run, None).unwrap();
+        assert_ne!(first, second);
+        let name = first.strip_prefix(dir.path()).unwrap().to_str().unwrap().to_owned();
+        assert!(name.starts_with("PPOLag-{SafetyPointGoal1-v0}/seed-007-20"), "{name}");
+        let named = new_folder(dir.path(), &run, Some("mine")).unwrap();
+        assert!(named.ends_with("PPOLag-{SafetyPointGoal1-v0}/mine"));
+        assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
+        write_config(&named, &run).unwrap();
+        assert_eq!(read_config(&named).unwrap(), run);
+    }
+}

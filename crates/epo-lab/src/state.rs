@@ -1,0 +1,185 @@
+//! What a checkpoint holds: everything that the next epoch depends on, and nothing of the clock or the machine.
+//!
+//! `tensors.safetensors` has the networks, the optimisers' moments, the normaliser's moments and, per environment,
+//! the actions of its running episode; `state.json` has the rest. An environment's own state is not saved: an episode
+//! is a pure function of its seed and its actions, so a resumed run plays it again.
+
+use std::collections::BTreeMap;
+
+use epo_algos::{Agent, Algorithm};
+use epo_nn::{Moments, Normalizer};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use serde::{Deserialize, Serialize};
+
+use crate::collect::Worker;
+use crate::episodes::{Episode, Episodes};
+use crate::record::Marks;
+
+const STATE: &str = "state.json";
+const TENSORS: &str = "tensors.safetensors";
+
+/// `state.json`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct State {
+    pub(crate) task: String,
+    pub(crate) algo: String,
+    /// Epochs done.
+    pub(crate) epoch: u32,
+    /// Environment steps done.
+    pub(crate) steps: u64,
+    pub(crate) episodes: Episodes,
+    pub(crate) envs: Vec<EnvState>,
+    pub(crate) marks: Marks,
+    /// Steps that each optimiser has made.
+    adam: BTreeMap<String, u64>,
+    /// Observations that the normaliser has seen.
+    seen: u64,
+    algorithm: serde_json::Value,
+}
+
+/// Where an environment stands.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EnvState {
+    /// Number of its running episode.
+    pub(crate) episode: u64,
+    /// Position of its action stream.
+    pub(crate) stream: u64,
+    pub(crate) running: Episode,
+}
+
+/// The parts of a run that learn.
+pub(crate) struct Learner<'a> {
+    pub(crate) agent: &'a mut Agent,
+    pub(crate) algorithm: &'a mut dyn Algorithm,
+    pub(crate) normalizer: &'a mut Normalizer,
+}
+
+/// The tensors of a checkpoint, by name.
+pub(crate) struct Tensors {
+    f32: BTreeMap<String, Vec<f32>>,
+    f64: BTreeMap<String, Vec<f64>>,
+}
+
+/// The counters of a run, to be saved.
+pub(crate) struct Counters<'a> {
+    pub(crate) task: &'a str,
+    pub(crate) algo: &'a str,
+    pub(crate) epoch: u32,
+    pub(crate) steps: u64,
+    pub(crate) episodes: &'a Episodes,
+    pub(crate) marks: Marks,
+}
+
+/// The files of a checkpoint. `running` is the number of each environment's episode.
+pub(crate) fn to_files(
+    counters: Counters<'_>,
+    agent: &Agent,
+    algorithm: &dyn Algorithm,
+    normalizer: &Normalizer,
+    workers: &[Worker],
+    running: impl Iterator<Item = u64>,
+) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let env = |(worker, episode): (&Worker, u64)| EnvState {
+        episode,
+        stream: worker.stream.position(),
+        running: worker.running,
+    };
+    let state = State {
+        task: counters.task.to_owned(),
+        algo: counters.algo.to_owned(),
+        epoch: counters.epoch,
+        steps: counters.steps,
+        episodes: counters.episodes.clone(),
+        envs: workers.iter().zip(running).map(env).collect(),
+        marks: counters.marks,
+        adam: agent.counters(),
+        seen: normalizer.moments().count(),
+        algorithm: algorithm.state(),
+    };
+    let state = serde_json::to_vec_pretty(&state).map_err(|e| e.to_string())?;
+    let tensors = tensor_bytes(agent, normalizer.moments(), workers).map_err(|e| e.to_string())?;
+    Ok([(STATE.to_owned(), state), (TENSORS.to_owned(), tensors)].into())
+}
+
+fn tensor_bytes(
+    agent: &Agent,
+    seen: &Moments,
+    workers: &[Worker],
+) -> Result<Vec<u8>, safetensors::SafeTensorError> {
+    let f32_bytes = |data: &[f32]| data.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let f64_bytes = |data: &[f64]| data.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let mut all: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> =
+        agent.tensors().into_iter().map(|t| (t.name, Dtype::F32, t.shape, f32_bytes(t.data))).collect();
+    for (name, data) in [("normalizer.mean", seen.mean()), ("normalizer.m2", seen.m2())] {
+        all.push((name.to_owned(), Dtype::F64, vec![data.len()], f64_bytes(data)));
+    }
+    for (i, worker) in workers.iter().enumerate() {
+        all.push((replay_name(i), Dtype::F32, vec![worker.replay.len()], f32_bytes(&worker.replay)));
+    }
+    let views = all
+        .iter()
+        .map(|(name, dtype, shape, data)| Ok((name, TensorView::new(*dtype, shape.clone(), data)?)));
+    serialize(views.collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?, None)
+}
+
+fn replay_name(env: usize) -> String {
+    format!("replay.{env:04}")
+}
+
+/// Reads the files of a checkpoint.
+pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Tensors), String> {
+    let file = |name: &str| files.get(name).ok_or_else(|| format!("there is no {name}"));
+    let state = serde_json::from_slice(file(STATE)?).map_err(|e| format!("{STATE}: {e}"))?;
+    let parsed = SafeTensors::deserialize(file(TENSORS)?).map_err(|e| format!("{TENSORS}: {e}"))?;
+    let mut tensors = Tensors { f32: BTreeMap::new(), f64: BTreeMap::new() };
+    for (name, view) in parsed.iter() {
+        let data = view.data();
+        match view.dtype() {
+            Dtype::F32 => {
+                let numbers = data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                tensors.f32.insert(name.to_owned(), numbers.collect());
+            }
+            Dtype::F64 => {
+                let number = |b: &[u8]| b.iter().rev().fold(0_u64, |bits, &byte| bits << 8 | u64::from(byte));
+                let numbers = data.chunks_exact(8).map(|b| f64::from_bits(number(b)));
+                tensors.f64.insert(name.to_owned(), numbers.collect());
+            }
+            other => return Err(format!("{TENSORS}: {name} has the type {other:?}")),
+        }
+    }
+    Ok((state, tensors))
+}
+
+impl Learner<'_> {
+    /// Takes back what was saved.
+    pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {
+        let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
+        self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
+        self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
+        *self.normalizer = tensors.normalizer(state.seen, self.normalizer.moments().mean().len())?;
+        Ok(())
+    }
+}
+
+impl Tensors {
+    /// The normaliser, of observations of a length.
+    pub(crate) fn normalizer(&self, seen: u64, obs_len: usize) -> Result<Normalizer, String> {
+        let part = |name: &str| match self.f64.get(name) {
+            Some(data) if data.len() == obs_len => Ok(data.clone()),
+            _ => Err(format!("the checkpoint has no {name} of {obs_len} entries")),
+        };
+        Ok(Normalizer::from_moments(Moments::from_parts(
+            seen,
+            part("normalizer.mean")?,
+            part("normalizer.m2")?,
+        )))
+    }
+
+    /// The actions of an environment's running episode.
+    pub(crate) fn replay(&self, env: usize) -> Result<&[f32], String> {
+        let name = replay_name(env);
+        self.f32.get(&name).map(Vec::as_slice).ok_or_else(|| format!("the checkpoint has no {name}"))
+    }
+}
