@@ -60,7 +60,9 @@ impl Code {
 
     fn of_lab(error: &LabError) -> Self {
         match error {
-            LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => Self::Usage,
+            LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => {
+                Self::Usage
+            }
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } => Self::Io,
             _ if error.is_not_finite() => Self::NotFinite,

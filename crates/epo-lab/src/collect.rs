@@ -101,7 +101,7 @@ impl Worker {
         Self {
             stream: Stream::new(seed, Purpose::Action, index),
             running: Episode::default(),
-            replay: Vec::with_capacity(spec.max_steps * policy.action_len()),
+            replay: Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()), // grows if need be
             finished: Vec::new(),
             seen: Moments::new(spec.obs_len),
             obs: vec![0.0; spec.obs_len],

@@ -17,7 +17,7 @@ pub enum LabError {
     #[error(transparent)]
     Task(#[from] epo_tasks::TaskError),
     /// An update failed, or a number in it is not finite.
-    #[error("epoch {epoch}: {source}")]
+    #[error("the update of epoch {epoch} failed")]
     Update {
         /// Epochs done before it.
         epoch: u32,
@@ -31,7 +31,7 @@ pub enum LabError {
     #[error(transparent)]
     Env(#[from] EnvFailure),
     /// A file could not be written or read.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}", path.display())]
     Io {
         /// `write`, `read`, …
         what: &'static str,

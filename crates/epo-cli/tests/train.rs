@@ -1,0 +1,284 @@
+//! `epo train` and `epo eval` end to end: killed at random instants, interrupted, out of disk, and what they print.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use epo_core::{Purpose, Stream};
+
+/// Fifteen small epochs on a real task.
+const SMALL: [&str; 16] = [
+    "--steps",
+    "1500",
+    "--envs",
+    "2",
+    "--threads",
+    "2",
+    "--set",
+    "train.steps_per_epoch=100",
+    "--set",
+    "train.passes=2",
+    "--set",
+    "train.batch=50",
+    "--set",
+    "train.hidden=[4]",
+    "--name",
+    "run",
+];
+
+fn epo(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_epo"));
+    command.args(args);
+    command
+}
+
+fn train_in(root: &Path) -> Command {
+    let mut command = epo(&["train", "--runs"]);
+    command.arg(root).args(SMALL);
+    command
+}
+
+fn folder(root: &Path) -> PathBuf {
+    root.join("EPO-{SafetyPointGoal1-v0}/run")
+}
+
+fn resume(dir: &Path) -> Command {
+    let mut command = epo(&["train", "--resume"]);
+    command.arg(dir);
+    command
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+/// What a run leaves behind: its hash, its rows without the clock, its episodes, the length of its events.
+#[derive(Debug, PartialEq)]
+struct Left {
+    hash: String,
+    rows: Vec<Vec<String>>,
+    episodes: String,
+    event_bytes: u64,
+}
+
+fn left(output: &Output, dir: &Path) -> Left {
+    assert_eq!(code(output), 0, "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let hash =
+        stdout.lines().find_map(|line| line.strip_prefix("hash ")).expect("a hash is printed").to_owned();
+    let text = std::fs::read_to_string(dir.join("progress.csv")).unwrap();
+    let keep: Vec<bool> = text.lines().next().unwrap().split(',').map(|c| !c.starts_with("Time/")).collect();
+    let row =
+        |line: &str| line.split(',').zip(&keep).filter(|(_, k)| **k).map(|(c, _)| c.to_owned()).collect();
+    Left {
+        hash,
+        rows: text.lines().map(row).collect(),
+        episodes: std::fs::read_to_string(dir.join("episodes.csv")).unwrap(),
+        event_bytes: std::fs::metadata(dir.join("tb/events.out.tfevents.epo")).unwrap().len(),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    After(Duration),
+    /// The n-th time that a save is seen under way.
+    InSave(usize),
+}
+
+/// Lets a process run for a while and kills it with SIGKILL.
+fn kill(mut child: Child, dir: &Path, when: When) {
+    match when {
+        When::After(time) => std::thread::sleep(time),
+        When::InSave(n) => {
+            let tmp = dir.join("checkpoint/tmp");
+            for i in 0..n {
+                while !tmp.exists() {
+                    if child.try_wait().unwrap().is_some() {
+                        return;
+                    }
+                }
+                while i + 1 < n && tmp.exists() {} // the next one
+            }
+        }
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+/// `EPO_KILLS=1000 cargo test -p epo-cli --test train killed` for a long trial.
+#[test]
+fn a_run_killed_at_any_instant_and_resumed_is_the_run_never_killed() {
+    let kills: u64 = std::env::var("EPO_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
+    let root = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    let whole = train_in(&root.path().join("whole")).output().unwrap();
+    let time = begun.elapsed();
+    let whole = left(&whole, &folder(&root.path().join("whole")));
+    assert_eq!(whole.rows.len(), 16, "a header and fifteen epochs");
+    let mut random = Stream::new(kills, Purpose::Random, 0);
+    let mut draw = |k: u64| match k % 2 {
+        0 => When::After(time.mul_f64(random.uniform())),
+        _ => When::InSave(1 + random.below(8)),
+    };
+    for k in 0..kills {
+        let path = root.path().join(format!("killed-{k}"));
+        let dir = folder(&path);
+        let when = [draw(k), draw(k / 2)];
+        let quiet = |mut c: Command| c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        kill(quiet(train_in(&path)), &dir, when[0]);
+        // killed before the configuration was written, there is nothing to resume yet
+        let has_begun = dir.join("config.toml").exists();
+        if has_begun && k % 3 == 0 {
+            kill(quiet(resume(&dir)), &dir, when[1]); // and once more
+        }
+        let output = match has_begun {
+            true => resume(&dir).output().unwrap(),
+            false => {
+                let _ = std::fs::remove_dir_all(&path);
+                train_in(&path).output().unwrap()
+            }
+        };
+        assert_eq!(left(&output, &dir), whole, "kill {k}: {when:?}");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn sigterm_and_ctrl_c_finish_the_epoch_save_and_exit_with_75() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = train_in(&root.path().join("whole")).output().unwrap();
+    let whole = left(&whole, &folder(&root.path().join("whole")));
+    for name in ["TERM", "INT"] {
+        let path = root.path().join(name);
+        let mut child = train_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.by_ref().any(|line| line.unwrap().contains("steps/s")), "a line per epoch");
+        signal(&child, name);
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(75), "{rest:?}");
+        assert!(rest.last().unwrap().contains("epo train --resume"), "{rest:?}");
+        let dir = folder(&path);
+        assert_eq!(left(&resume(&dir).output().unwrap(), &dir), whole);
+    }
+}
+
+#[test]
+fn a_second_signal_leaves_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let mut command = train_in(root.path());
+    // an epoch that takes far longer than this test
+    command.args(["--set", "train.passes=10000000", "--set", "train.kl_stop=false"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.next().is_some(), "it has begun");
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "the first only asks");
+    signal(&child, "INT");
+    let begun = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
+    let root = tempfile::tempdir().unwrap();
+    let run = |path: &Path| {
+        let mut command = train_in(path);
+        command.args(["--set", "run.steps=6000"]);
+        command
+    };
+    let whole = run(&root.path().join("whole")).output().unwrap();
+    let whole = left(&whole, &folder(&root.path().join("whole")));
+    // no file may grow beyond 40 KiB: the events reach that before the sixtieth epoch. With SIGXFSZ ignored, a write
+    // then fails as it does on a full disk.
+    let path = root.path().join("full");
+    let full = run(&path);
+    let script = "trap '' XFSZ; ulimit -f 40; exec \"$0\" \"$@\"";
+    let output =
+        Command::new("bash").args(["-c", script]).arg(full.get_program()).args(full.get_args()).output();
+    let output = output.unwrap();
+    assert_eq!(code(&output), 74, "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("error: cannot write"), "{message}");
+    assert!(message.matches("steps/s").count() > 5, "it had begun well: {message}");
+    let dir = folder(&path);
+    assert_eq!(left(&resume(&dir).output().unwrap(), &dir), whole);
+
+    let mut nowhere = epo(&["train", "--runs", "/dev/null/runs"]);
+    assert_eq!(code(&nowhere.args(SMALL).output().unwrap()), 74);
+}
+
+#[test]
+fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
+    let root = tempfile::tempdir().unwrap();
+    for (args, says) in [
+        (&["--set", "train.gama=1"][..], "train.gamma"),
+        (&["--set", "train.batch=1000"], "train.steps_per_epoch"),
+        (&["--algo", "epoo"], "`epo`"),
+        (&["SafetyPointGoal-v0"], "SafetyPointGoal"),
+        (&["--resume", "x"], "--resume"), // with all the others
+    ] {
+        let output = train_in(root.path()).args(args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(code(&output), 2, "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+    assert!(std::fs::read_dir(root.path()).unwrap().next().is_none(), "no folder was made");
+    let missing = root.path().join("none");
+    assert_eq!(code(&resume(&missing).output().unwrap()), 4);
+    assert_eq!(code(&epo(&["eval"]).arg(&missing).output().unwrap()), 4);
+}
+
+#[test]
+fn the_printed_configuration_is_one_that_can_be_read() {
+    let root = tempfile::tempdir().unwrap();
+    let set = ["--set", "train.gamma=0.9", "--algo", "ppo-lag", "--steps", "1e6", "--print-config"];
+    let first = epo(&["train"]).args(set).output().unwrap();
+    let file = root.path().join("config.toml");
+    std::fs::write(&file, &first.stdout).unwrap();
+    let second = epo(&["train", "--print-config", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(code(&second), 0);
+    assert_eq!(first.stdout, second.stdout);
+    let text = String::from_utf8(first.stdout).unwrap();
+    assert!(text.contains("gamma = 0.9\n") && text.contains("steps = 1000000\n"), "{text}");
+}
+
+#[test]
+fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold() {
+    let root = tempfile::tempdir().unwrap();
+    let trained = train_in(root.path()).arg("--quiet").output().unwrap();
+    assert!(trained.stderr.is_empty(), "--quiet: {trained:?}");
+    let dir = folder(root.path());
+    let hash = left(&trained, &dir).hash;
+    let eval = |args: &[&str]| {
+        let output = epo(&["eval", "--episodes", "3", "--json"]).arg(&dir).args(args).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (code(&output), json)
+    };
+    let (done, json) = eval(&["--threads", "1"]);
+    assert_eq!(done, 0);
+    assert_eq!(eval(&["--threads", "2"]).1, json);
+    assert_ne!(eval(&["--seed", "1"]).1["return"], json["return"]);
+    assert_eq!((json["task"].as_str(), json["algo"].as_str()), (Some("SafetyPointGoal1-v0"), Some("epo")));
+    assert_eq!((json["episodes"].as_u64(), json["hash"].as_str()), (Some(3), Some(hash.as_str())));
+    assert_eq!(json["length"]["mean"].as_f64(), Some(1000.0));
+    for key in ["return", "cost", "length"] {
+        assert!(json[key]["std"].is_number() && json[key]["ci95"][1].is_number(), "{json}");
+    }
+    assert!((0.0..=1.0).contains(&json["cost"]["p_feasible"].as_f64().unwrap()));
+    assert_eq!(eval(&["--max-cost=-1"]).0, 3);
+    assert_eq!(eval(&["--max-cost", "1e9"]).0, 0);
+    assert_ne!(eval(&["--stochastic"]).1["return"], json["return"]);
+    let saved: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.join("eval.json")).unwrap()).unwrap();
+    assert_eq!(saved["stochastic"].as_bool(), Some(true), "the last one is kept");
+}
