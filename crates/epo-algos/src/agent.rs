@@ -1,4 +1,5 @@
-//! What is trained: a policy, a reward critic and the cost critics that the algorithm asks for, with their optimisers.
+//! What is trained: a policy, a reward critic and the cost critics that the algorithm asks for, with their
+//! optimisers.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,8 @@ pub enum LoadError {
 }
 
 impl Agent {
-    /// A fresh agent. Each network draws from a stream of its own, so the policy of a seed is the same for every algorithm.
+    /// A fresh agent. Each network draws from a stream of its own, so the policy of a seed is the same for
+    /// every algorithm.
     pub fn new(
         obs_len: usize,
         action: &ActionSpace,
@@ -129,7 +131,8 @@ impl Agent {
         self.parts().into_iter().map(|(net, _, _, adam)| (format!("{net}.adam.t"), adam.t())).collect()
     }
 
-    /// Takes back what [`tensors`](Self::tensors) and [`counters`](Self::counters) gave. On an error nothing has changed.
+    /// Takes back what [`tensors`](Self::tensors) and [`counters`](Self::counters) gave. On an error nothing
+    /// has changed.
     pub fn load<'a>(
         &mut self,
         tensor: impl Fn(&str) -> Option<&'a [f32]>,

@@ -28,8 +28,8 @@ pub struct Rollout {
     pub cost: Vec<f64>,
     /// `[N][T]`.
     pub outcome: Vec<Outcome>,
-    /// Per environment, rows `[ends][obs]`: the true next observation of each step that ended an episode, and of the last
-    /// step.
+    /// Per environment, rows `[ends][obs]`: the true next observation of each step that ended an episode, and
+    /// of the last step.
     end_obs: Vec<Vec<f32>>,
 }
 
@@ -122,8 +122,9 @@ impl Lane<'_> {
         self.t += 1;
     }
 
-    /// Adds the observation that the step just pushed led to. To be called exactly after a step that ended its episode
-    /// (with the final observation, not the first of the next episode) and after the last step of the lane.
+    /// Adds the observation that the step just pushed led to. To be called exactly after a step that ended
+    /// its episode (with the final observation, not the first of the next episode) and after the last step of
+    /// the lane.
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
@@ -198,8 +199,8 @@ impl Batch {
 
     /// Evaluates the critics in bulk and estimates every advantage and target.
     ///
-    /// The reward advantage is standardised, `(A − mean) / (std + 1e-8)`: without variance it is 0 everywhere. Cost advantages are
-    /// centred only, as their scale has a meaning against the limit.
+    /// The reward advantage is standardised, `(A − mean) / (std + 1e-8)`: without variance it is 0
+    /// everywhere. Cost advantages are centred only, as their scale has a meaning against the limit.
     ///
     /// # Errors
     /// If an advantage or target is not finite: which, and at which sample.
@@ -338,7 +339,8 @@ mod tests {
         agent
     }
 
-    /// One environment: rows of (observation, reward, cost, outcome, the true next observation where it is needed).
+    /// One environment: rows of (observation, reward, cost, outcome, the true next observation where it is
+    /// needed).
     fn batch(rows: &[(f32, f64, f64, Outcome, Option<f32>)]) -> Batch {
         let mut rollout = Rollout::new(1, rows.len(), 1, 1);
         let mut lane = rollout.lanes().remove(0);

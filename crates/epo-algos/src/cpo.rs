@@ -9,10 +9,11 @@
 //! case 0  c ≥ 0 > B: recovery                                                         → Δ = −√(2δ/s) H⁻¹b
 //! search  Δ, 0.8Δ, …: KL ≤ δ; cost surrogate rises by at most max(−c, 0); reward surrogate does not fall in cases 2–4
 //! ```
-//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: c is in the unit of b by default, `c_scale = 1−γ` (OmniSafe
-//! compares an episode's cost with a per-step gradient: `c_scale = 1`); KL is summed over action dimensions, so δ = 0.01 is twice as strict
-//! for two actions; ν has `λc + r`, as g points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill convention;
-//! the tests compare with brute force).
+//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: c is in the unit of b by
+//! default, `c_scale = 1−γ` (OmniSafe compares an episode's cost with a per-step gradient: `c_scale = 1`); KL
+//! is summed over action dimensions, so δ = 0.01 is twice as strict for two actions; ν has `λc + r`, as g
+//! points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill convention; the tests
+//! compare with brute force).
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
@@ -124,7 +125,8 @@ impl Dual {
         }
     }
 
-    /// Writes Δ, given `x = H⁻¹g`, `p = H⁻¹b`. False if there is no direction to go: both gradients vanish where they are needed.
+    /// Writes Δ, given `x = H⁻¹g`, `p = H⁻¹b`. False if there is no direction to go: both gradients vanish
+    /// where they are needed.
     pub fn step(&self, x: &[f64], p: &[f64], r: f64, s: f64, c: f64, out: &mut [f64]) -> bool {
         let (along_x, along_p) = match self.case {
             0 => (0.0, -self.nu),
@@ -151,7 +153,8 @@ pub struct Cpo {
 }
 
 impl Cpo {
-    /// At the start of training; γ is the discount of the cost. Of `config`, the critics' weight decay and gradient clip are read.
+    /// At the start of training; γ is the discount of the cost. Of `config`, the critics' weight decay and
+    /// gradient clip are read.
     pub fn new(params: CpoParams, config: &UpdateConfig, gamma: f64) -> Self {
         let critic_config = UpdateConfig {
             passes: params.critic_passes,

@@ -3,8 +3,8 @@
 //! ```text
 //! L_V = 1/n Σ (V(s_i) − target_i)² + c Σ w²,   gradient norm ≤ 40,   Adam
 //! ```
-//! Source: OmniSafe (c = 0.001 over weights and biases). EPO's root loss is the same square on its output `u`, see
-//! [`crate::pmn::root_loss`].
+//! Source: OmniSafe (c = 0.001 over weights and biases). EPO's root loss is the same square on its output
+//! `u`, see [`crate::pmn::critic_loss`].
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +12,7 @@ use epo_core::{Metric, Purpose, Stream};
 use epo_nn::{Mlp, Workspace, clip_grad_norm};
 
 use crate::batch::mean;
+use crate::pmn::critic_loss;
 use crate::{Batch, Critic, Epoch, UpdateConfig, UpdateError, report};
 
 /// Buffers of one critic.
@@ -78,9 +79,9 @@ impl CriticWork {
         let mut loss = 0.0;
         self.dout.clear();
         for (&v, &i) in net.forward(&mut self.ws).iter().zip(index) {
-            let error = f64::from(v) - target[i as usize];
-            loss += scale * error * error;
-            self.dout.push((2.0 * scale * error) as f32);
+            let (value, slope) = critic_loss(target[i as usize], f64::from(v));
+            loss += scale * value;
+            self.dout.push((scale * slope) as f32);
         }
         net.backward(&mut self.ws, &self.dout, &mut self.grad);
         for (g, &w) in self.grad.iter_mut().zip(net.params()) {
@@ -142,8 +143,8 @@ impl CriticJob<'_> {
 
 /// Passes to be made, and the critics that nobody is working on.
 ///
-/// A critic may make pass `p` as soon as it is known that there is a pass `p`. Critics make their passes one after another, whichever
-/// thread takes them, so the outcome does not depend on who does.
+/// A critic may make pass `p` as soon as it is known that there is a pass `p`. Critics make their passes one
+/// after another, whichever thread takes them, so the outcome does not depend on who does.
 #[derive(Debug)]
 pub(crate) struct Queue<'a> {
     state: Mutex<QueueState<'a>>,

@@ -7,9 +7,10 @@
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂)),   Φ(x) = α x + (1−α) x²
 //! μ ← max(μ_min, η μ) while violated          once per epoch
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in `docs/epo.md`: `max` in the cost
-//! clip (the printed `min` removes the corrective gradient; switch), d outside the critics' targets, a floor under μ, and
-//! the gradient's coefficient `w = Ψ Φ'(x) sp'(L̂) κ/s_k` taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
+//! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
+//! outside the critics' targets, a floor under μ, and the gradient's coefficient `w = Ψ Φ'(x) sp'(L̂) κ/s_k`
+//! taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,8 @@ use crate::{
 pub enum Variant {
     /// The paper's, as read in `docs/epo.md`.
     Paper,
-    /// The released code's, with its defects repaired: [`crate::EpoReleased`]. Reads `clip`, `pmn`, `mu_init`, `psi_max` and
-    /// `normalize_loss`; the other parameters have no meaning there.
+    /// The released code's, with its defects repaired: [`crate::EpoReleased`]. Reads `clip`, `pmn`,
+    /// `mu_init`, `psi_max` and `normalize_loss`; the other parameters have no meaning there.
     Released,
 }
 
@@ -95,8 +96,8 @@ pub struct EpoParams {
     pub mu_init: f64,
     /// η, factor on μ after an epoch above the limit. 0.99.
     pub mu_decay: f64,
-    /// Factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above 1 lets μ recover
-    /// (never above its start). 1.
+    /// Factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above
+    /// 1 lets μ recover (never above its start). 1.
     pub mu_feasible: f64,
     /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1). 1.
     pub mu_min: f64,

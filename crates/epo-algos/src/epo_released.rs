@@ -3,12 +3,13 @@
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W])),   Ψ = e^{min(J_c − d, ψ_max)} / μ
 //! ```
-//! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor only, in episode units; α = ½ and
-//! μ = 10 are constants; neither surrogate is clipped or multiplied by 1/(1−γ).
+//! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor
+//! only, in episode units; α = ½ and μ = 10 are constants; neither surrogate is clipped or multiplied by
+//! 1/(1−γ).
 //!
-//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo.md` lists the repairs. Deviations: no upper clamp on the
-//! arguments of the softplus (its constant was not released), and full-batch coefficients per pass instead of
-//! minibatch ones.
+//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo.md` lists the
+//! repairs. Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
+//! full-batch coefficients per pass instead of minibatch ones.
 
 use epo_core::{CostReading, Metric};
 

@@ -4,9 +4,10 @@
 //! repeat ≤ passes:  for each minibatch: critics step on MSE + c Σw²;  policy steps on the objective's loss − c_H H
 //!                   stop if KL over the whole batch > δ
 //! ```
-//! Source: OmniSafe's on-policy loop. Each network is a chain of its own: the critics never read the policy within an epoch,
-//! so they may lag behind it, and only learn from it how many passes there are. Every chain has the same seeded order of
-//! minibatches and runs it alone, so the bits do not depend on the number of threads.
+//! Source: OmniSafe's on-policy loop. Each network is a chain of its own: the critics never read the policy
+//! within an epoch, so they may lag behind it, and only learn from it how many passes there are. Every chain
+//! has the same seeded order of minibatches and runs it alone, so the bits do not depend on the number of
+//! threads.
 
 use epo_core::{CostReading, Metric};
 use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm};

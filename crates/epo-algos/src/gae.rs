@@ -9,9 +9,10 @@ use epo_core::Outcome;
 /// A_t = δ_t + γ λ A_{t+1}  [episode continues]
 /// ```
 ///
-/// `next_value[t]` is `V` of the state that step `t` really led to: the final state on the last step of an episode,
-/// never the state that the next episode starts from. A truncated episode has a future and bootstraps from it; a
-/// terminated one has none. The last step of the rollout may be `Running`: the cut bootstraps like a truncation.
+/// `next_value[t]` is `V` of the state that step `t` really led to: the final state on the last step of an
+/// episode, never the state that the next episode starts from. A truncated episode has a future and
+/// bootstraps from it; a terminated one has none. The last step of the rollout may be `Running`: the cut
+/// bootstraps like a truncation.
 ///
 /// # Panics
 /// If the slices differ in length: that is a bug in the caller, not a condition to handle.

@@ -5,9 +5,9 @@
 //! here     p = κ / (d − J_c)  if J_c < d, at most p_max;   p = p_max if J_c ≥ d
 //!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c) / (1 + p)
 //! ```
-//! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`, whose maintainers dropped the logarithm because it is undefined
-//! where the policy violates and explodes at the limit. Deviation: OmniSafe adds 1e-8 to the denominator; the case
-//! `J_c = d` is written out instead, with the same result.
+//! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`, whose maintainers dropped the
+//! logarithm because it is undefined where the policy violates and explodes at the limit. Deviation: OmniSafe
+//! adds 1e-8 to the denominator; the case `J_c = d` is written out instead, with the same result.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};

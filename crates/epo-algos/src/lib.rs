@@ -4,9 +4,9 @@
 //! Rollout ─▶ Batch::estimate(&Agent) ─▶ Algorithm::update(&mut Agent, &Batch, CostReading) ─▶ UpdateReport
 //! ```
 //!
-//! A first-order method states its loss and `∂L/∂ ln π` ([`Objective`]); [`FirstOrder`] makes passes, minibatches and the KL stop of it.
-//! [`AlgoConfig`] names every algorithm with its documented defaults; `docs/algorithms.md` compares them, `docs/epo.md` maps the EPO paper
-//! to this code.
+//! A first-order method states its loss and `∂L/∂ ln π` ([`Objective`]); [`FirstOrder`] makes passes,
+//! minibatches and the KL stop of it. [`AlgoConfig`] names every algorithm with its documented defaults;
+//! `docs/algorithms.md` compares them, `docs/epo.md` maps the EPO paper to this code.
 
 mod agent;
 mod appo;

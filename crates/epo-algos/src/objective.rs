@@ -39,15 +39,16 @@ impl Minibatch<'_> {
 
 /// What a first-order method states about itself; [`crate::FirstOrder`] does the rest.
 ///
-/// Every loss of the PPO family reaches the parameters only through `ln π(a_i|s_i)`, so the loss and its derivative
-/// with respect to those numbers are all that an algorithm has to give.
+/// Every loss of the PPO family reaches the parameters only through `ln π(a_i|s_i)`, so the loss and its
+/// derivative with respect to those numbers are all that an algorithm has to give.
 pub trait Objective: std::fmt::Debug + Send + Sync {
     /// Once per epoch, before the first pass: multipliers and penalty factors move here.
     fn begin(&mut self, cost: CostReading);
 
     /// Before each pass, with `logp` of the whole batch under the policy as it is then.
     ///
-    /// A loss that is not linear in an expectation takes its coefficient from here: from 64 samples it would be biased.
+    /// A loss that is not linear in an expectation takes its coefficient from here: from 64 samples it would
+    /// be biased.
     fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
 
     /// The loss, to be minimised; overwrites `dlogp` with `∂L/∂logp_i`.

@@ -4,9 +4,9 @@
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + κ max(0, E[max(ρ A_c, clip(ρ) A_c)] + (1−γ)(J_c − d))
 //! κ ← min(κ_max, g κ)       once per epoch
 //! ```
-//! Source: Zhang et al., IJCAI 2022. Deviations: none by default. OmniSafe's version neither clips nor scales by (1−γ):
-//! `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate that the hinge is a plain switch
-//! with weight κ. The expectation is the minibatch's, as published.
+//! Source: Zhang et al., IJCAI 2022. Deviations: none by default. OmniSafe's version neither clips nor scales
+//! by (1−γ): `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate
+//! that the hinge is a plain switch with weight κ. The expectation is the minibatch's, as published.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};

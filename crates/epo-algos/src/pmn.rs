@@ -79,13 +79,15 @@ pub fn penalty_factor(f_hat: f64, mu: f64, slope: f64, exponent_max: f64) -> f64
     (slope * f_hat).min(exponent_max).exp() / mu
 }
 
-/// Loss of the far critic at one sample, and its derivative with respect to the output `u`, with `V_F = u²`.
+/// Loss of a critic at one sample, `(y − t)²`, and its derivative with respect to the output `y`.
 ///
-/// On `u ≥ 0` this is the paper's `T_F + V_F − 2√(T_F V_F)`, whose own derivative `1 − √(T_F/V_F)` is −∞ at
-/// `V_F → 0` and NaN below. `root` is `√T_F ≥ 0`. On `u < 0` the paper's loss has a mirror image of its minimum;
-/// the square leads away from it, so that `u` does not change sign between states.
-pub fn root_loss(root: f64, u: f64) -> (f64, f64) {
-    ((u - root) * (u - root), 2.0 * (u - root))
+/// For V_N, `y = V_N` and `t = T_N`. For V_F, `y = u` with `V_F = u²` and `t = √T_F ≥ 0`: on `u ≥ 0` this is the
+/// paper's `T_F + V_F − 2√(T_F V_F)`, whose own derivative `1 − √(T_F/V_F)` is −∞ at `V_F → 0` and NaN below. On
+/// `u < 0` the paper's loss has a mirror image of its minimum; the square leads away from it, so that `u` does not
+/// change sign between states.
+pub fn critic_loss(target: f64, output: f64) -> (f64, f64) {
+    let error = output - target;
+    (error * error, 2.0 * error)
 }
 
 #[cfg(test)]
@@ -172,8 +174,8 @@ mod tests {
                 let fd = (penalty_metric(x + h, alpha).0 - penalty_metric(x - h, alpha).0) / (2.0 * h);
                 assert!((fd - penalty_metric(x, alpha).1).abs() < 1e-8, "Φ at {x}, α {alpha}");
             }
-            let fd = (root_loss(1.5, x + h).0 - root_loss(1.5, x - h).0) / (2.0 * h);
-            assert!((fd - root_loss(1.5, x).1).abs() < 1e-7, "root loss at {x}");
+            let fd = (critic_loss(1.5, x + h).0 - critic_loss(1.5, x - h).0) / (2.0 * h);
+            assert!((fd - critic_loss(1.5, x).1).abs() < 1e-7, "root loss at {x}");
         }
     }
 
@@ -194,15 +196,18 @@ mod tests {
     fn the_root_loss_is_the_papers_and_its_minimum_is_the_square_of_the_mean() {
         for (t, v) in [(4.0_f64, 9.0_f64), (0.0, 2.0), (2.0, 0.0), (3.0, 3.0)] {
             let paper = t + v - 2.0 * (t * v).sqrt();
-            assert!((root_loss(t.sqrt(), v.sqrt()).0 - paper).abs() < 1e-12, "T={t} V={v}");
+            assert!((critic_loss(t.sqrt(), v.sqrt()).0 - paper).abs() < 1e-12, "T={t} V={v}");
         }
         // targets √T_F = 0, 1, 5: descend the mean loss
         let roots = [0.0, 1.0, 5.0];
         let mut u = 0.1;
         for _ in 0..200 {
-            u -= 0.1 * roots.iter().map(|&r| root_loss(r, u).1).sum::<f64>() / 3.0;
+            u -= 0.1 * roots.iter().map(|&r| critic_loss(r, u).1).sum::<f64>() / 3.0;
         }
         assert!((u * u - 4.0).abs() < 1e-9, "(E √T)² = 4, not E T = 26/3: {}", u * u);
-        assert!(root_loss(1.0, 0.0).1.is_finite() && root_loss(1.0, -2.0).1 < 0.0, "leads back from u < 0");
+        assert!(
+            critic_loss(1.0, 0.0).1.is_finite() && critic_loss(1.0, -2.0).1 < 0.0,
+            "leads back from u < 0"
+        );
     }
 }

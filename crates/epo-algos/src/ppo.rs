@@ -3,8 +3,8 @@
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ, 1±ε) A_r)]
 //! ```
-//! Source: Schulman et al. 2017. Deviations: none; the KL stop, the learning-rate decay and the critics are those of the
-//! shared loop, as in OmniSafe.
+//! Source: Schulman et al. 2017. Deviations: none; the KL stop, the learning-rate decay and the critics are
+//! those of the shared loop, as in OmniSafe.
 
 use epo_core::CostReading;
 use serde::{Deserialize, Serialize};

@@ -5,8 +5,8 @@
 //! policy   L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)],   A = (A_r − λ A_c) / (1 + λ)
 //! dual     λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before the policy
 //! ```
-//! Source: Ray, Achiam & Amodei 2019, in the form of OmniSafe's `PPOLag`. Deviations: none from that; Ray et al. pass λ
-//! through a softplus.
+//! Source: Ray, Achiam & Amodei 2019, in the form of OmniSafe's `PPOLag`. Deviations: none from that; Ray et
+//! al. pass λ through a softplus.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};

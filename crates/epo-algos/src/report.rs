@@ -93,7 +93,7 @@ pub const CPO_NU: Metric = Metric::new("Misc/Nu_star", "1", "CPO dual: multiplie
 pub const CPO_CASE: Metric = Metric::new(
     "Misc/OptimCase",
     "1",
-    "4: no cost gradient; 3: trust region feasible; 2: feasible, limit cuts it; 1: infeasible, limit cuts it; 0: recovery",
+    "4: no cost gradient; 3: limit out of reach; 2: feasible, limit in reach; 1: violated, in reach; 0: recovery",
 );
 
 /// Every metric of this crate: the glossary.

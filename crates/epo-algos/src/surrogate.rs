@@ -7,8 +7,8 @@
 //!                         = E[ρ A]                        none: OmniSafe's P3O, EPO's release
 //! ρ = π(a|s) / π_old(a|s),   ∂ρ/∂ ln π = ρ
 //! ```
-//! `min` on a quantity that is minimised removes exactly the corrective gradient and never bounds the step: the four
-//! rows of the test below show it.
+//! `min` on a quantity that is minimised removes exactly the corrective gradient and never bounds the step:
+//! the four rows of the test below show it.
 
 use serde::{Deserialize, Serialize};
 

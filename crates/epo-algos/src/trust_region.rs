@@ -1,7 +1,8 @@
-//! Tools of second-order methods, over the whole batch: surrogate gradients, Fisher products, conjugate gradient, line search.
+//! Tools of second-order methods, over the whole batch: surrogate gradients, Fisher products, conjugate
+//! gradient, line search.
 //!
-//! The batch is cut into pieces of a fixed size; each keeps the activations of one forward pass, and sums run over the pieces in
-//! order: the bits do not depend on the number of threads.
+//! The batch is cut into pieces of a fixed size; each keeps the activations of one forward pass, and sums run
+//! over the pieces in order: the bits do not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -137,8 +138,8 @@ impl TrustRegion {
         self.new.entropy()
     }
 
-    /// Tries `θ + decay^j · step` for `j = 0, 1, …`; keeps the first that `accept` takes and returns its number from 1. If
-    /// there is none, restores θ and returns 0.
+    /// Tries `θ + decay^j · step` for `j = 0, 1, …`; keeps the first that `accept` takes and returns its
+    /// number from 1. If there is none, restores θ and returns 0.
     pub(crate) fn line_search(
         &mut self,
         policy: &mut Policy,

@@ -1,5 +1,5 @@
-//! What every algorithm owes to the rest: the same bits on any number of threads, resumption to the bit, a defined outcome for bad
-//! luck, reports in the declared order.
+//! What every algorithm owes to the rest: the same bits on any number of threads, resumption to the bit, a
+//! defined outcome for bad luck, reports in the declared order.
 
 mod common;
 

@@ -1,7 +1,8 @@
 //! Every algorithm on a constrained bandit with a known optimum, and broken variants that miss it.
 //!
-//! Reached means: cost at most 10 % above the limit, and at least 87 % of the best return. The uniform policy earns
-//! 75 %, the safe action 84 %, and the unconstrained optimum costs twice the limit: none of them passes.
+//! Reached means: cost at most 10 % above the limit, and at least 87 % of the best return. The uniform policy
+//! earns 75 %, the safe action 84 %, and the unconstrained optimum costs twice the limit: none of them
+//! passes.
 
 mod common;
 
@@ -19,7 +20,8 @@ fn reached(config: &AlgoConfig, cost_sign: f64, epochs: u32) -> (bool, String) {
     (near, format!("return {ret:.2} of {BEST_RETURN:.2}, cost {cost:.2} of {LIMIT}: {config:?}"))
 }
 
-/// The method ends near the optimum, the same with the sign of the cost gradient flipped does not, nor does `broken`.
+/// The method ends near the optimum, the same with the sign of the cost gradient flipped does not, nor does
+/// `broken`.
 fn check(config: AlgoConfig, broken: Option<AlgoConfig>) {
     let (near, text) = reached(&config, 1.0, 100);
     assert!(near, "{text}");
