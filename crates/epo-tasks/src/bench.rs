@@ -19,7 +19,7 @@ use crate::{TaskEnv, make};
 // Seconds of a turn, steps of an episode at most, episodes, and how often each is played.
 const TURN: f64 = 5e-4;
 const STEPS: usize = 100;
-const EPISODES: u64 = 3;
+const EPISODES: u64 = 2;
 const REPEATS: usize = 7;
 /// Resets that are timed.
 const RESETS: usize = 40;
