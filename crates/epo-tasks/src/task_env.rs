@@ -99,7 +99,8 @@ impl TaskEnv {
         self.sim().qvel()
     }
 
-    /// Every geom, for drawing: shapes, sizes, colours, and where they sit on their bodies. Allocates.
+    /// Every geom, for drawing: shapes, sizes, colours, and where they sit on their bodies. Allocates; call it once,
+    /// after a reset (which moves the faint boxes around gremlins within their bodies).
     pub fn geoms(&self) -> Vec<Geom> {
         self.sim().geoms()
     }
