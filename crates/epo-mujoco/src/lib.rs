@@ -268,21 +268,11 @@ impl Sim {
         model.geom_quat_mut()[geom.0] = quat;
     }
 
-    /// Recomputes what the model derives from its initial state, and goes to that state.
+    /// Recomputes what the model derives from its initial state (weights, relative poses of welds), and goes to that
+    /// state.
     ///
     /// Bit-equal to compiling the model again with the bodies where they were placed.
     pub fn reset_placed(&mut self) {
-        // SAFETY: as in `place`.
-        let model = unsafe { self.data.model_mut() };
-        let weld = MjtEq::mjEQ_WELD;
-        for i in 0..model.eq_type().len() {
-            if model.eq_type()[i] == weld {
-                // a zero quaternion asks for the relative pose to be taken from the initial state
-                // SAFETY: a weld keeps numbers here, no ids.
-                let data = unsafe { model.eq_data_mut() };
-                data[i][3..10].fill(0.0);
-            }
-        }
         self.data.set_const();
         self.data.reset();
     }
