@@ -227,7 +227,7 @@ impl Model {
 }
 
 /// Memory for contacts and constraints, several times what the walkers need.
-const ARENA: &str = "1M";
+const ARENA: &str = "2M";
 
 impl Body {
     fn write(&self, text: &mut String) {
