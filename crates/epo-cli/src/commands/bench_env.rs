@@ -6,7 +6,7 @@ use anyhow::Context;
 use epo_tasks::bench::{EnvBench, measure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::exit::{Code, Exit};
+use crate::exit::Code;
 use crate::output::print;
 
 /// Arguments of `epo bench env`.
@@ -24,11 +24,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let tasks = match args.tasks.as_slice() {
         [] => epo_tasks::tasks().iter().collect(),
-        ids => ids
-            .iter()
-            .map(|id| epo_tasks::task(id))
-            .collect::<Result<Vec<_>, _>>()
-            .context(Exit(Code::Usage))?,
+        ids => ids.iter().map(|id| epo_tasks::task(id)).collect::<Result<Vec<_>, _>>()?,
     };
     let all = std::thread::available_parallelism()?.get();
     let mut counts = vec![1, all];
