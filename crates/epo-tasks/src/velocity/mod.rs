@@ -97,6 +97,17 @@ const fn task(robot: Robot, version: u8, threshold: f64, speed: Speed) -> Task {
     Task { robot, version, threshold, speed }
 }
 
+impl Task {
+    /// 1 while too fast, else 0; exactly at the threshold is not too fast.
+    fn cost(&self, [v_x, v_y]: [f64; 2]) -> f64 {
+        let speed = match self.speed {
+            Speed::Forward => v_x,
+            Speed::Planar => (v_x * v_x + v_y * v_y).sqrt(),
+        };
+        f64::from(speed > self.threshold)
+    }
+}
+
 /// Version 0 has the thresholds of the package's first release, which the paper used.
 static TASKS: [Task; 12] = [
     task(ant::ROBOT, 0, 2.5745, Speed::Planar),
@@ -196,7 +207,7 @@ impl World {
 
     /// The action has been checked. A diverged simulation is noticed by the caller.
     pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> Moved {
-        let Task { robot, threshold, speed, .. } = self.task;
+        let robot = &self.task.robot;
         let before = self.place();
         self.sim.ctrl_mut().copy_from_slice(action);
         for _ in 0..robot.frame_skip {
@@ -207,14 +218,10 @@ impl World {
         }
         let after = self.place();
 
-        let [v_x, v_y] = [(after[0] - before[0]) / self.dt, (after[1] - before[1]) / self.dt];
-        let speed = match speed {
-            Speed::Forward => v_x,
-            Speed::Planar => (v_x * v_x + v_y * v_y).sqrt(),
-        };
-        let cost = f64::from(speed > *threshold);
+        let v = [(after[0] - before[0]) / self.dt, (after[1] - before[1]) / self.dt];
+        let cost = self.task.cost(v);
         let control: f64 = action.iter().map(|a| a * a).sum();
-        let reward = robot.forward_weight * v_x + robot.alive - robot.control_weight * control;
+        let reward = robot.forward_weight * v[0] + robot.alive - robot.control_weight * control;
         terms[0] = cost;
         (robot.observe)(&self.sim, obs);
         Moved { reward, cost, terminated: !(robot.healthy)(&self.sim), goal_met: false }
@@ -252,5 +259,36 @@ fn observe_clipped(sim: &Sim, obs: &mut [f64]) {
     position.copy_from_slice(&sim.qpos()[1..]);
     for (out, v) in velocity.iter_mut().zip(sim.qvel()) {
         *out = v.clamp(-10.0, 10.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random recordings hardly ever run fast enough to cost, so the published thresholds are held here.
+    #[test]
+    fn running_faster_than_the_published_threshold_costs() {
+        // forward: v_x alone counts, backwards is free; planar: the length of (v_x, v_y)
+        let published = [
+            ("Ant", [2.5745, 2.6222], "planar planar"),
+            ("HalfCheetah", [2.8795, 3.2096], "forward forward"),
+            ("Hopper", [0.37315, 0.7402], "forward forward"),
+            ("Humanoid", [2.3475, 1.4149], "planar planar"),
+            ("Swimmer", [0.04845, 0.2282], "planar forward"),
+            ("Walker2d", [1.7075, 2.3415], "forward forward"),
+        ];
+        for (robot, thresholds, kinds) in published {
+            for (version, (threshold, kind)) in thresholds.iter().zip(kinds.split(' ')).enumerate() {
+                let id = format!("Safety{robot}Velocity-v{version}");
+                let Kind::Velocity(task) = crate::task(&id).unwrap().kind else { panic!("{id}") };
+                let above = threshold * (1.0 + 1e-12);
+                assert_eq!(task.cost([*threshold, 0.0]), 0.0, "{id}: at the threshold");
+                assert_eq!(task.cost([above, 0.0]), 1.0, "{id}: above it");
+                let planar = f64::from(kind == "planar");
+                assert_eq!(task.cost([-above, 0.0]), planar, "{id}: backwards");
+                assert_eq!(task.cost([0.8 * above, 0.61 * above]), planar, "{id}: √(0.64 + 0.3721) > 1");
+            }
+        }
     }
 }
