@@ -10,6 +10,7 @@ mod csv;
 pub mod episodes;
 mod error;
 pub mod evaluate;
+pub mod ground_truth;
 pub mod history;
 mod layers;
 pub mod record;
