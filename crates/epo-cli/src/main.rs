@@ -37,11 +37,16 @@ enum Command {
     Rollout(commands::rollout::Args),
     /// Learning curves, tables and one page from run folders
     Report(commands::report::Args),
+    /// Run a grid or list of configurations, in parallel, until all are done
+    Sweep(commands::sweep::Args),
+    /// Repeat an experiment of the paper and report on it
+    Repro(commands::repro::Args),
     /// Check the paper's statements on small problems whose optimum is known exactly
     Theory(commands::theory::Args),
 }
 
 fn main() -> ExitCode {
+    epo_lab::sweep::die_with_parent();
     let result = match Cli::parse().command {
         Command::Train(args) => commands::train::run(*args),
         Command::Eval(args) => commands::eval::run(args),
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Sweep(args) => commands::sweep::run(args),
+        Command::Repro(args) => commands::repro::run(args),
         Command::Theory(args) => commands::theory::run(args),
     };
     match result {

@@ -15,11 +15,13 @@ pub mod history;
 mod layers;
 pub mod record;
 pub mod report;
+pub mod repro;
 pub mod runs;
 mod start;
 mod state;
 pub mod stats;
 pub mod stop;
+pub mod sweep;
 pub mod tensorboard;
 pub mod train;
 

@@ -190,7 +190,7 @@ fn labels(runs: &[Run]) -> Vec<String> {
         let keys = varying.get(&(run.source, run.algo.as_str())).cloned().unwrap_or_default();
         let differences = keys.iter().filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
-            run.config.get(*key).map(|value| format!("{name} {value}"))
+            run.config.get(*key).map(|value| format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
         let mut parts = vec![display(run.source, &run.algo)];
         parts.extend(differences);

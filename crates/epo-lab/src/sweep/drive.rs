@@ -1,0 +1,514 @@
+//! Drives a sweep: starts runs as child processes, watches them, and goes on where any earlier driver stopped.
+//!
+//! One loop without threads: look for free runs, start them, look after the children, beat the hearts, show the
+//! overview. A run is a child (`epo train …`), so a crash of one is no crash of the others. Children have their own
+//! process group; a signal to the driver reaches each of them once, as SIGTERM, and they exit with 75 after a
+//! checkpoint.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::journal::{Ended, Held, Journal, Process, Standing};
+use super::plan::Planned;
+
+/// Time between two looks at the children.
+const POLL: Duration = Duration::from_millis(50);
+/// Time between two heartbeats, looks into the journal and overviews.
+const BEAT: Duration = Duration::from_secs(1);
+/// Exit code of a run that stopped at a checkpoint.
+const INTERRUPTED: i32 = 75;
+/// Environment variable that tells a program that a sweep started it.
+const CHILD: &str = "EPO_SWEEP_CHILD";
+
+/// How a sweep is driven.
+#[derive(Clone, Debug)]
+pub struct DriveOptions {
+    /// Folder of the sweep; run folders are in its `runs/`.
+    pub dir: PathBuf,
+    /// Runs side by side.
+    pub jobs: usize,
+    /// Threads of each run.
+    pub threads: usize,
+    /// The program and its first arguments; `train …` follows.
+    pub program: Vec<OsString>,
+    /// Try failed runs again.
+    pub retry: bool,
+}
+
+/// A run at work under this driver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// Name.
+    pub id: String,
+    /// Environment steps so far.
+    pub steps: u64,
+    /// Environment steps to the end.
+    pub of: u64,
+    /// Speed since this driver started it.
+    pub steps_per_second: f64,
+}
+
+/// State of the whole sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overview {
+    /// All runs.
+    pub total: usize,
+    /// Finished.
+    pub done: usize,
+    /// Failed.
+    pub failed: usize,
+    /// Held by other drivers.
+    pub elsewhere: usize,
+    /// At work here.
+    pub running: Vec<Running>,
+    /// Seconds to the end at the present speed, if anything is known.
+    pub eta: Option<f64>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// Finished.
+    Done(Ended),
+    /// Failed, with its log.
+    Failed(Ended, PathBuf),
+    /// Not finished; the next `epo sweep` goes on with it.
+    Pending,
+}
+
+/// A child with everything that belongs to it.
+struct Job {
+    index: usize,
+    held: Held,
+    child: Child,
+    process: Process,
+    began: Instant,
+    first_steps: Option<u64>,
+    /// Steps and when they were first seen.
+    steps: u64,
+}
+
+struct Driver<'a> {
+    runs: &'a [Planned],
+    options: &'a DriveOptions,
+    journal: Journal,
+    fates: Vec<Option<Fate>>,
+    jobs: Vec<Job>,
+    elsewhere: usize,
+    /// Runs that ended with 75 although nobody asked here: left for the next driver.
+    put_off: Vec<usize>,
+}
+
+/// Runs everything that is not done, until all is done or `stop` is set. One fate per run, in the order of `runs`.
+pub fn drive(
+    runs: &[Planned],
+    options: &DriveOptions,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(&Overview),
+) -> io::Result<Vec<Fate>> {
+    let journal = Journal::open(options.dir.join("journal"))?;
+    let fates = vec![None; runs.len()];
+    let mut driver =
+        Driver { runs, options, journal, fates, jobs: Vec::new(), elsewhere: 0, put_off: Vec::new() };
+    if options.retry {
+        for run in runs {
+            driver.journal.forgive(&run.id)?;
+        }
+    }
+    let result = driver.work(stop, observe);
+    if result.is_err() {
+        // the folder is gone or full: leave no child behind
+        for job in &mut driver.jobs {
+            let _ = job.child.kill();
+            let _ = job.child.wait();
+        }
+    }
+    result?;
+    Ok(driver.fates.into_iter().map(|fate| fate.unwrap_or(Fate::Pending)).collect())
+}
+
+impl Driver<'_> {
+    fn work(&mut self, stop: &AtomicBool, observe: &mut dyn FnMut(&Overview)) -> io::Result<()> {
+        let mut last_beat: Option<Instant> = None;
+        let mut asked = false;
+        loop {
+            let changed = self.reap(asked)?;
+            if stop.load(Ordering::Relaxed) && !asked {
+                asked = true;
+                for job in &self.jobs {
+                    terminate(&job.child);
+                }
+            }
+            let due = last_beat.is_none_or(|t| t.elapsed() >= BEAT);
+            if changed || due {
+                if !asked {
+                    self.start_free()?;
+                }
+                if due {
+                    self.beat()?;
+                    last_beat = Some(Instant::now());
+                }
+                observe(&self.overview());
+            }
+            let open = |i: &usize| self.fates[*i].is_none() && !self.put_off.contains(i);
+            let finished = self.jobs.is_empty() && (asked || (0..self.runs.len()).filter(open).count() == 0);
+            if finished {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Starts free runs while there is room, and learns what the others did.
+    fn start_free(&mut self) -> io::Result<()> {
+        self.elsewhere = 0;
+        for index in 0..self.runs.len() {
+            let mine = self.jobs.iter().any(|job| job.index == index);
+            if mine || self.fates[index].is_some() || self.put_off.contains(&index) {
+                continue;
+            }
+            let id = &self.runs[index].id;
+            let record = self.run_folder(id).map(|dir| dir.join("progress.csv"));
+            match self.journal.standing(id, record.as_deref())? {
+                Standing::Done(ended) => self.fates[index] = Some(Fate::Done(ended)),
+                Standing::Failed(ended) => {
+                    self.fates[index] = Some(Fate::Failed(ended, self.journal.folder(id).join("log")));
+                }
+                Standing::Held => self.elsewhere += 1,
+                Standing::Free(number) if self.jobs.len() < self.options.jobs => {
+                    if let Some(held) = self.journal.acquire(id, number)? {
+                        self.start(index, held)?;
+                    }
+                }
+                Standing::Free(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of a run, if it was begun: `runs/ALGO-{TASK}/<id>`.
+    fn run_folder(&self, id: &str) -> Option<PathBuf> {
+        let parents = fs::read_dir(self.options.dir.join("runs")).ok()?;
+        parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
+    }
+
+    fn start(&mut self, index: usize, held: Held) -> io::Result<()> {
+        let run = &self.runs[index];
+        let folder = self.journal.folder(&run.id);
+        let mut args: Vec<OsString> = vec!["train".into()];
+        match self.run_folder(&run.id) {
+            Some(dir) if dir.join("config.toml").exists() => args.extend(["--resume".into(), dir.into()]),
+            begun => {
+                if let Some(dir) = begun {
+                    fs::remove_dir_all(dir)?; // killed before its first file: nothing is in it
+                }
+                self.journal.replace(&run.id, "config.toml", &run.config)?;
+                args.extend(["--config".into(), folder.join("config.toml").into()]);
+                args.extend(["--runs".into(), self.options.dir.join("runs").into()]);
+                args.extend(["--name".into(), run.id.clone().into()]);
+            }
+        }
+        args.extend(["--threads".into(), self.options.threads.to_string().into(), "--quiet".into()]);
+        let log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+        let (program, first) = self.options.program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let child = Command::new(program)
+            .args(first)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .env(CHILD, "1")
+            .process_group(0)
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(e) => {
+                let ended = Ended { code: None, seconds: 0.0, message: format!("cannot start: {e}") };
+                self.journal.finish(&held, &ended, true)?;
+                self.fates[index] = Some(Fate::Failed(ended, folder.join("log")));
+                return Ok(());
+            }
+        };
+        let process = Process::of(child.id());
+        let mut job = Job { index, held, child, process, began: Instant::now(), first_steps: None, steps: 0 };
+        self.journal.beat(&mut job.held, &job.process)?; // names the child as soon as there is one
+        self.jobs.push(job);
+        Ok(())
+    }
+
+    /// Looks after children that have ended. True if any had.
+    fn reap(&mut self, asked: bool) -> io::Result<bool> {
+        let mut changed = false;
+        for i in (0..self.jobs.len()).rev() {
+            let Some(status) = self.jobs[i].child.try_wait()? else { continue };
+            changed = true;
+            let job = self.jobs.remove(i);
+            let log = self.journal.folder(&job.held.id).join("log");
+            let mut ended = Ended {
+                code: status.code(),
+                seconds: job.began.elapsed().as_secs_f64(),
+                message: String::new(),
+            };
+            match status.code() {
+                Some(0) => {
+                    self.journal.finish(&job.held, &ended, false)?;
+                    self.fates[job.index] = Some(Fate::Done(ended));
+                }
+                Some(INTERRUPTED) => {
+                    self.journal.release(&job.held)?;
+                    self.put_off.push(job.index);
+                }
+                _ if asked => self.journal.release(&job.held)?,
+                code => {
+                    let last = last_lines(&log);
+                    let how = code.map_or_else(|| status.to_string(), |c| format!("exit code {c}"));
+                    ended.message = if last.is_empty() { how } else { format!("{how}: {last}") };
+                    self.journal.finish(&job.held, &ended, true)?;
+                    self.fates[job.index] = Some(Fate::Failed(ended, log));
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Says that our runs are alive, and lets go of one that was taken over.
+    fn beat(&mut self) -> io::Result<()> {
+        for i in (0..self.jobs.len()).rev() {
+            let folder = self.run_folder(&self.jobs[i].held.id);
+            let job = &mut self.jobs[i];
+            if let Some(steps) = folder.and_then(|dir| last_steps(&dir.join("progress.csv"))) {
+                job.first_steps.get_or_insert(steps);
+                job.steps = steps;
+            }
+            if !self.journal.beat(&mut job.held, &job.process)? {
+                let mut job = self.jobs.remove(i);
+                job.child.kill()?; // its new holder goes on from the last checkpoint
+                job.child.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn overview(&self) -> Overview {
+        let count = |f: fn(&Fate) -> bool| self.fates.iter().flatten().filter(|fate| f(fate)).count();
+        let running: Vec<Running> = (self.jobs.iter())
+            .map(|job| {
+                let since = job.steps - job.first_steps.unwrap_or(job.steps);
+                let (id, of) = (self.runs[job.index].id.clone(), self.runs[job.index].steps);
+                Running {
+                    id,
+                    steps: job.steps,
+                    of,
+                    steps_per_second: since as f64 / job.began.elapsed().as_secs_f64(),
+                }
+            })
+            .collect();
+        let open = |i: &usize| self.fates[*i].is_none();
+        let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].steps).sum::<u64>()
+            - running.iter().map(|r| r.steps.min(r.of)).sum::<u64>();
+        let speed: f64 = running.iter().map(|r| r.steps_per_second).sum();
+        Overview {
+            total: self.runs.len(),
+            done: count(|fate| matches!(fate, Fate::Done(_))),
+            failed: count(|fate| matches!(fate, Fate::Failed(..))),
+            elsewhere: self.elsewhere,
+            running,
+            eta: (speed > 0.0).then(|| left as f64 / speed),
+        }
+    }
+}
+
+fn terminate(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // it may have ended by itself in the meantime
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+/// Makes a child of a sweep end when its driver dies, however that happens. To be called first thing by `epo`.
+pub fn die_with_parent() {
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(CHILD).is_some() {
+        // a refusal, or a driver that is dead already, only means that an orphan runs on: the journal waits for it
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+    }
+}
+
+/// The last words of a log, on one line.
+fn last_lines(log: &Path) -> String {
+    let text = tail(log, 2000).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(2)..].join(" / ")
+}
+
+/// `TotalEnvSteps` of the last whole row.
+fn last_steps(progress: &Path) -> Option<u64> {
+    let mut header = String::new();
+    io::BufRead::read_line(&mut io::BufReader::new(File::open(progress).ok()?), &mut header).ok()?;
+    let column = header.trim_end().split(',').position(|c| c == "TotalEnvSteps")?;
+    let text = tail(progress, 8192).ok()?;
+    let whole = &text[..=text.rfind('\n')?];
+    let row = whole.lines().last()?;
+    row.split(',').nth(column)?.parse::<f64>().ok().map(|steps| steps as u64)
+}
+
+fn tail(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands in for `epo train`: five rows, 30 ms each; seed 13 fails, SIGTERM stops it with 75 after a row. It
+    /// notes when two of it work on the same run, and every run that it completes.
+    const FAKE: &str = r#"
+        shift
+        while [ $# -gt 0 ]; do
+            case $1 in --config) config=$2;; --runs) runs=$2;; --name) name=$2;; --resume) dir=$2;; esac
+            shift
+        done
+        stop=0; trap 'stop=1' TERM
+        if [ -z "$dir" ]; then
+            dir="$runs/FAKE-{T}/$name"; mkdir -p "$dir"
+            cp "$config" "$dir/config.toml"; echo TotalEnvSteps > "$dir/progress.csv"
+        fi
+        notes=$(dirname "$(dirname "$(dirname "$dir")")")
+        if [ -e "$dir/pid" ] && kill -0 "$(cat "$dir/pid")" 2>/dev/null; then echo "$dir" >> "$notes/twice"; fi
+        echo $$ > "$dir/pid"
+        if grep -q 'seed = 13' "$dir/config.toml"; then echo "it broke" >&2; exit 5; fi
+        rows=$(($(wc -l < "$dir/progress.csv") - 1))
+        while [ $rows -lt 5 ]; do
+            sleep 0.03; rows=$((rows + 1)); echo $((rows * 100)) >> "$dir/progress.csv"
+            if [ $stop = 1 ]; then rm "$dir/pid"; exit 75; fi
+        done
+        rm "$dir/pid"; basename "$dir" >> "$notes/completed"
+    "#;
+
+    fn planned(seed: u64) -> Planned {
+        let config = format!("[run]\nseed = {seed}\n");
+        Planned {
+            id: format!("run-{seed:03}"),
+            config,
+            task: "T".into(),
+            algo: "epo".into(),
+            seed,
+            steps: 500,
+        }
+    }
+
+    fn options(dir: &Path, jobs: usize) -> DriveOptions {
+        let script = dir.join("fake.sh");
+        fs::write(&script, FAKE).unwrap();
+        let program = vec!["sh".into(), script.into()];
+        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false }
+    }
+
+    fn lines(path: &Path) -> Vec<String> {
+        let mut lines: Vec<String> =
+            fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    fn done(fates: &[Fate]) -> usize {
+        fates.iter().filter(|fate| matches!(fate, Fate::Done(_))).count()
+    }
+
+    #[test]
+    fn a_failed_run_is_reported_and_the_others_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs: Vec<_> = [11, 12, 13, 14].map(planned).into();
+        let mut options = options(dir.path(), 2);
+        let (stop, mut most, mut last) = (AtomicBool::new(false), 0, Overview::default());
+        let fates = drive(&runs, &options, &stop, &mut |overview| {
+            most = most.max(overview.running.len());
+            last = overview.clone();
+        });
+        let fates = fates.unwrap();
+        assert_eq!((done(&fates), most), (3, 2), "{fates:?}");
+        assert_eq!((last.total, last.done, last.failed), (4, 3, 1));
+        let Fate::Failed(ended, log) = &fates[2] else { panic!("{fates:?}") };
+        assert_eq!((ended.code, ended.message.as_str()), (Some(5), "exit code 5: it broke"));
+        assert!(log.exists());
+        // again: nothing is run twice, the failure is remembered; with retry only it is tried
+        let again = drive(&runs, &options, &stop, &mut |_| {}).unwrap();
+        assert_eq!(again, fates);
+        options.retry = true;
+        drive(&runs, &options, &stop, &mut |_| {}).unwrap();
+        assert_eq!(lines(&dir.path().join("completed")), ["run-011", "run-012", "run-014"]);
+        assert_eq!(lines(&dir.path().join("journal/run-013/log")), ["it broke", "it broke"]);
+    }
+
+    #[test]
+    fn a_stopped_sweep_goes_on_where_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs: Vec<_> = (20..24).map(planned).collect();
+        let options = options(dir.path(), 2);
+        let stop = AtomicBool::new(false);
+        let mut seen = 0;
+        let fates = drive(&runs, &options, &stop, &mut |_| {
+            seen += 1;
+            stop.store(seen >= 2, Ordering::Relaxed); // the second look: somewhere in the middle
+        });
+        assert!(done(&fates.unwrap()) < 4);
+        stop.store(false, Ordering::Relaxed);
+        let fates = drive(&runs, &options, &stop, &mut |_| {}).unwrap();
+        assert_eq!(done(&fates), 4);
+        assert_eq!(lines(&dir.path().join("completed")).len(), 4, "each completed once");
+        assert!(!dir.path().join("twice").exists());
+        for run in &runs {
+            let rows = lines(&dir.path().join(format!("runs/FAKE-{{T}}/{}/progress.csv", run.id)));
+            assert_eq!(rows.len(), 6, "no row was lost or written twice: {rows:?}");
+        }
+    }
+
+    #[test]
+    fn several_drivers_share_a_sweep() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs: Vec<_> = (30..42).map(planned).collect();
+        let options = options(dir.path(), 2);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let fates = drive(&runs, &options, &stop, &mut |_| {}).unwrap();
+                    assert_eq!(done(&fates), 12, "every driver knows of all ends");
+                });
+            }
+        });
+        assert_eq!(lines(&dir.path().join("completed")).len(), 12);
+        assert!(!dir.path().join("twice").exists());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_a_failure_of_each_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path(), 2);
+        options.program = vec!["no-such-program".into()];
+        let fates = drive(&[planned(1)], &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let Fate::Failed(ended, _) = &fates[0] else { panic!("{fates:?}") };
+        assert!(ended.message.contains("cannot start"), "{ended:?}");
+    }
+
+    #[test]
+    fn steps_are_read_from_the_last_whole_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("progress.csv");
+        fs::write(&path, "A,TotalEnvSteps\n1,100\n2,200\n3,30").unwrap();
+        assert_eq!(last_steps(&path), Some(200));
+        fs::write(&path, "A,TotalEnvSteps\n").unwrap();
+        assert_eq!(last_steps(&path), None);
+    }
+}

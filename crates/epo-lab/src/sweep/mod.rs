@@ -1,0 +1,9 @@
+//! Many runs from one file: `epo sweep`.
+
+mod drive;
+mod journal;
+mod plan;
+
+pub use drive::{DriveOptions, Fate, Overview, Running, die_with_parent, drive};
+pub use journal::Ended;
+pub use plan::{PlanError, Planned, SweepFile};

@@ -1,0 +1,249 @@
+//! What a sweep file asks for, checked completely before the first run.
+//!
+//! ```toml
+//! [base]                       # for every run
+//! run.steps = 1e7
+//! [grid]                       # every combination; a path holds the list of its values
+//! run.task = ["SafetyPointGoal1-v0", "SafetyCarGoal1-v0"]
+//! run.algo = ["epo", "cpo"]
+//! run.seed = [0, 1, 2]
+//! [[list]]                     # instead of one more axis: each entry with the whole grid
+//! algo.pmn = "linear"
+//! ```
+//! Runs are ordered by task, then seed, then the rest: the first seed of a task is complete before the second begins.
+
+use sha2::{Digest, Sha256};
+use toml::{Table, Value};
+
+use crate::config::ResolvedRun;
+use crate::history::join;
+
+/// One run of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Name, made of what it is and a hash of its configuration: the same run has the same name in every sweep.
+    pub id: String,
+    /// What is given to `epo train --config`.
+    pub config: String,
+    /// Task id.
+    pub task: String,
+    /// Algorithm.
+    pub algo: String,
+    /// Seed.
+    pub seed: u64,
+    /// Environment steps to its end.
+    pub steps: u64,
+}
+
+/// What is wrong with a sweep file: all of it, not only the first mistake.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct PlanError(pub Vec<String>);
+
+/// A sweep file, parsed and not yet checked. Values may be replaced before [`SweepFile::plan`].
+#[derive(Clone, Debug, Default)]
+pub struct SweepFile {
+    base: Vec<(String, Value)>,
+    grid: Vec<(String, Vec<Value>)>,
+    list: Vec<Vec<(String, Value)>>,
+}
+
+impl SweepFile {
+    /// Parses the text of a sweep file.
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        let one = |message: String| PlanError(vec![message]);
+        let table: Table = text.parse().map_err(|e: toml::de::Error| one(e.to_string()))?;
+        let mut file = Self::default();
+        for (key, value) in &table {
+            match (key.as_str(), value) {
+                ("base", Value::Table(base)) => leaves("", base, &mut file.base),
+                ("grid", Value::Table(grid)) => {
+                    let mut axes = Vec::new();
+                    leaves("", grid, &mut axes);
+                    for (path, values) in axes {
+                        match values {
+                            Value::Array(values) if !values.is_empty() => file.grid.push((path, values)),
+                            _ => {
+                                return Err(one(format!(
+                                    "grid.{path} must be a list of values, such as [0, 1, 2]"
+                                )));
+                            }
+                        }
+                    }
+                }
+                ("list", Value::Array(entries)) => {
+                    for entry in entries {
+                        let Value::Table(entry) = entry else {
+                            return Err(one("each entry of `list` must be a table: write [[list]]".into()));
+                        };
+                        let mut pairs = Vec::new();
+                        leaves("", entry, &mut pairs);
+                        file.list.push(pairs);
+                    }
+                }
+                ("base" | "grid", _) => return Err(one(format!("`{key}` must be a table: write [{key}]"))),
+                ("list", _) => return Err(one("`list` must be tables: write [[list]]".into())),
+                _ => return Err(one(unknown_key(key))),
+            }
+        }
+        Ok(file)
+    }
+
+    /// Gives every run this value, whatever the file says.
+    pub fn set(&mut self, path: &str, value: Value) {
+        self.grid.retain(|(p, _)| p != path);
+        for entry in &mut self.list {
+            entry.retain(|(p, _)| p != path);
+        }
+        self.base.retain(|(p, _)| p != path);
+        self.base.push((path.to_owned(), value));
+    }
+
+    /// Replaces the values of an axis of the grid.
+    pub fn set_axis(&mut self, path: &str, values: Vec<Value>) {
+        self.grid.retain(|(p, _)| p != path);
+        self.base.retain(|(p, _)| p != path);
+        self.grid.push((path.to_owned(), values));
+    }
+
+    /// Every run, each checked.
+    pub fn plan(&self) -> Result<Vec<Planned>, PlanError> {
+        let mut axes = self.grid.clone();
+        axes.sort_by_key(|(path, _)| {
+            let place = ["run.task", "run.seed"].iter().position(|p| p == path).unwrap_or(2);
+            (place, path.clone())
+        });
+        let entries = if self.list.is_empty() { vec![Vec::new()] } else { self.list.clone() };
+        let (mut runs, mut wrong): (Vec<Planned>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut point = vec![0_usize; axes.len()];
+        loop {
+            for entry in &entries {
+                let chosen =
+                    axes.iter().zip(&point).map(|((path, values), &i)| (path.clone(), values[i].clone()));
+                let mut config = Table::new();
+                let layers = self.base.iter().cloned().chain(chosen).chain(entry.iter().cloned());
+                let placed: Result<Vec<()>, String> =
+                    layers.map(|(path, value)| place(&mut config, &path, value)).collect();
+                match placed.and_then(|_| planned(&config)) {
+                    Ok(run) if runs.iter().any(|r| r.id == run.id) => {
+                        wrong.push(format!("two runs are the same: {}", run.id));
+                    }
+                    Ok(run) => runs.push(run),
+                    Err(message) => wrong.push(message),
+                }
+            }
+            // the next point, the last axis fastest
+            let Some(axis) = (0..axes.len()).rev().find(|&k| point[k] + 1 < axes[k].1.len()) else { break };
+            point[axis] += 1;
+            point[axis + 1..].fill(0);
+        }
+        wrong.dedup();
+        if wrong.is_empty() { Ok(runs) } else { Err(PlanError(wrong)) }
+    }
+}
+
+fn planned(config: &Table) -> Result<Planned, String> {
+    let text = config.to_string();
+    let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| e.to_string())?.run;
+    epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
+    let hash = Sha256::digest(text.as_bytes());
+    let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
+    let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
+    Ok(Planned { id, config: text, task: run.task, algo: run.algo, seed: run.seed, steps: run.steps })
+}
+
+fn unknown_key(key: &str) -> String {
+    let near = ["base", "grid", "list"]
+        .into_iter()
+        .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+    format!("there is no `{key}` in a sweep file; did you mean `{}`?", near.unwrap_or("grid"))
+}
+
+/// Every leaf of a table with its dotted path; a quoted key may hold dots itself.
+fn leaves(path: &str, table: &Table, out: &mut Vec<(String, Value)>) {
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => leaves(&join(path, key), inner, out),
+            leaf => out.push((join(path, key), leaf.clone())),
+        }
+    }
+}
+
+fn place(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
+    match path.split_once('.') {
+        None => drop(table.insert(path.to_owned(), value)),
+        Some((first, rest)) => {
+            match table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new())) {
+                Value::Table(inner) => place(inner, rest, value)?,
+                _ => return Err(format!("`{first}` is a value and a table at once, because of `{path}`")),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<Vec<Planned>, PlanError> {
+        SweepFile::parse(text)?.plan()
+    }
+
+    const GRID: &str = "[base]\nrun.steps = 64000\n[grid]\nrun.algo = [\"epo\", \"ppo\"]\nrun.seed = [0, 1]\n\
+                        run.task = [\"SafetyPointGoal1-v0\", \"SafetyCarGoal1-v0\"]\n";
+
+    #[test]
+    fn a_grid_is_every_combination_once_and_in_order() {
+        let runs = plan(GRID).unwrap();
+        let names: Vec<_> =
+            runs.iter().map(|r| (r.task.as_str(), r.seed, r.algo.as_str(), r.steps)).collect();
+        let (a, b) = ("SafetyPointGoal1-v0", "SafetyCarGoal1-v0");
+        let four =
+            |t| [(t, 0, "epo", 64_000), (t, 0, "ppo", 64_000), (t, 1, "epo", 64_000), (t, 1, "ppo", 64_000)];
+        assert_eq!(names, [four(a), four(b)].concat());
+        assert_eq!(plan(GRID).unwrap(), runs, "the names do not change");
+        assert!(runs[0].id.starts_with("epo-SafetyPointGoal1-v0-seed-000-"), "{}", runs[0].id);
+    }
+
+    #[test]
+    fn a_list_goes_with_the_whole_grid() {
+        let text = "[grid]\nrun.seed = [0, 1, 2]\n[[list]]\nalgo.pmn = \"both\"\n[[list]]\nalgo.pmn = \"linear\"\n\
+                    \"train.hidden\" = [32, 32]\n";
+        let runs = plan(text).unwrap();
+        assert_eq!(runs.len(), 6);
+        assert!(runs[1].config.contains("pmn = \"linear\"") && runs[1].config.contains("hidden = [32, 32]"));
+    }
+
+    #[test]
+    fn every_mistake_is_named_before_the_first_run() {
+        for (text, part) in [
+            ("[grid]\nrun.sed = [0]\n", "did you mean `run.seed`"),
+            ("[base]\ntrain.gama = 0.9\n", "did you mean `train.gamma`"),
+            ("[grid]\nrun.algo = [\"epoo\"]\n", "epo"),
+            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "SafetyPointGoal"),
+            ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
+            ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
+            ("[gird]\nrun.seed = [0]\n", "did you mean `grid`"),
+            ("grid = 3\n", "must be a table"),
+            ("list = [1]\n", "write [[list]]"),
+            ("[grid]\nrun.seed = [1, 1]\n", "two runs are the same"),
+            ("[grid]\nrun.seed = [\"x\"]\n", "run"),
+            ("[grid\n", "grid"),
+        ] {
+            let said = plan(text).unwrap_err().to_string();
+            assert!(said.contains(part), "{text:?}: “{said}” does not say “{part}”");
+        }
+        let two = plan("[grid]\nrun.algo = [\"epoo\", \"pppo\"]\n").unwrap_err();
+        assert_eq!(two.0.len(), 2, "{two}");
+    }
+
+    #[test]
+    fn values_can_be_replaced() {
+        let mut file = SweepFile::parse(GRID).unwrap();
+        file.set("run.steps", Value::Integer(32_000));
+        file.set_axis("run.seed", vec![Value::Integer(7)]);
+        let runs = file.plan().unwrap();
+        assert_eq!((runs.len(), runs[0].seed, runs[0].steps), (4, 7, 32_000));
+    }
+}
