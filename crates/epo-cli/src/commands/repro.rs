@@ -80,12 +80,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> {
     let (jobs, threads) = how.shares(runs.len());
-    let dir = std::env::temp_dir().join(format!("epo-measure-{}", std::process::id()));
+    let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     eprintln!("measuring this machine ...");
-    let seconds = estimate(runs, threads, &dir);
-    // nothing of a measurement is kept; a folder that cannot be removed is no reason to fail
-    let _ = std::fs::remove_dir_all(&dir);
-    let seconds = seconds.context("the measurement failed")?;
+    let seconds = estimate(runs, threads, dir.path()).context("the measurement failed")?;
     let mut lines = vec!["| Run | Steps | Time |".to_owned(), "| --- | ---: | ---: |".to_owned()];
     for (run, &s) in runs.iter().zip(&seconds) {
         lines.push(format!("| {} | {} | {} |", run.id, run.steps, duration(s)));

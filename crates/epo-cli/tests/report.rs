@@ -1,0 +1,124 @@
+//! `epo report` through the binary: what it writes, and what it says about folders it cannot use.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn report(dir: &Path, runs: &[&str]) -> Output {
+    let args = [&["report"], runs, &["--out", "out"]].concat();
+    Command::new(env!("CARGO_BIN_EXE_epo")).args(args).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn run(dir: &Path, name: &str, algo: &str, seed: u64, rows: &str) {
+    let folder = dir.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let config =
+        format!("[run]\ntask = \"SafetyPointGoal1-v0\"\nalgo = \"{algo}\"\nseed = {seed}\nlimit = 25.0\n");
+    fs::write(folder.join("config.toml"), config).unwrap();
+    fs::write(folder.join("progress.csv"), format!("Metrics/EpRet,Metrics/EpCost,TotalEnvSteps\n{rows}"))
+        .unwrap();
+}
+
+fn three_seeds(dir: &Path) {
+    for seed in 0..3 {
+        run(
+            dir,
+            &format!("runs/epo-{seed}"),
+            "epo",
+            seed,
+            &format!("0,60,1000000\n{},20,2000000\n", 20 + seed),
+        );
+        run(
+            dir,
+            &format!("runs/ppo-{seed}"),
+            "ppo",
+            seed,
+            &format!("0,60,1000000\n{},50,2000000\n", 30 + seed),
+        );
+    }
+}
+
+#[test]
+fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    let got = report(dir.path(), &["runs"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let out = dir.path().join("out");
+    for file in [
+        "figures/SafetyPointGoal1-v0.svg",
+        "figures/SafetyPointGoal1-v0.png",
+        "curves/SafetyPointGoal1-v0.csv",
+        "tables/table1-final.md",
+        "tables/table1-final.csv",
+        "tables/table1-final.tex",
+        "tables/table2-violations.md",
+        "tables/table3-scores.csv",
+        "tables/table4-beats.tex",
+        "report.md",
+    ] {
+        assert!(out.join(file).metadata().is_ok_and(|m| m.len() > 0), "{file}");
+    }
+    let page = fs::read_to_string(out.join("index.html")).unwrap();
+    for remote in ["http://", "https://", "src=", "@import", "url(", "<script", "<link"] {
+        let found = page.replace("http://www.w3.org/2000/svg", "").contains(remote);
+        assert!(!found, "the page must not reach out: {remote}");
+    }
+    let stdout = text(&got.stdout);
+    assert!(stdout.contains("| SafetyPointGoal1-v0 | EPO | 3 | 21.00 ± 1.00 |"), "{stdout}");
+    assert!(
+        stdout.contains("With 3 seeds no difference"),
+        "few seeds are told what they do not show: {stdout}"
+    );
+    // the same runs give the same bytes
+    let first = fs::read(out.join("index.html")).unwrap();
+    report(dir.path(), &["runs"]);
+    assert_eq!(fs::read(out.join("index.html")).unwrap(), first);
+}
+
+#[test]
+fn bad_folders_are_named_and_the_rest_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    run(dir.path(), "runs/half", "cpo", 0, "0,60,1000000\n1,50,2000000\n2,4");
+    run(dir.path(), "runs/no-rows", "cpo", 1, "");
+    fs::create_dir_all(dir.path().join("empty")).unwrap();
+    fs::create_dir_all(dir.path().join("runs/unreadable/config.toml")).unwrap(); // a folder where a file should be
+    let got = report(dir.path(), &["runs", "empty", "absent"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let said = text(&got.stderr);
+    for part in [
+        "half-written",
+        "no finished episode",
+        "No run folder was found",
+        "cannot be read",
+        "CPO has no run of seed",
+    ] {
+        assert!(said.contains(part), "“{part}” is missing in: {said}");
+    }
+    assert!(text(&got.stdout).contains("| SafetyPointGoal1-v0 | CPO | 1 |"), "{}", text(&got.stdout));
+}
+
+#[test]
+fn nothing_to_report_is_said_with_code_4() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("empty")).unwrap();
+    let got = report(dir.path(), &["empty"]);
+    assert_eq!(got.status.code(), Some(4), "{}", text(&got.stderr));
+    assert!(text(&got.stderr).contains("No run folder was found") && !dir.path().join("out").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_io_error() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    fs::write(dir.path().join("out"), "a file where the report should go").unwrap();
+    let got = report(dir.path(), &["runs"]);
+    assert_eq!(got.status.code(), Some(74), "{}", text(&got.stderr));
+}

@@ -1,0 +1,128 @@
+//! `epo sweep` and `epo repro` through the binary: real runs, kills at any moment, bad files.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn epo(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_epo")).args(args).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const TINY: &str = "[base]\nrun.steps = 12000\nrun.task = \"SafetyPointGoal1-v0\"\ntrain.steps_per_epoch = 2000\n\
+                    train.envs = 4\ntrain.batch = 200\ntrain.passes = 2\ntrain.hidden = [16]\n";
+
+/// Every `episodes.csv` of a sweep, by run: it holds no time, so equal runs have equal bytes.
+fn episodes(sweep: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for algo in std::fs::read_dir(sweep.join("runs")).unwrap() {
+        for run in std::fs::read_dir(algo.unwrap().path()).unwrap() {
+            let run = run.unwrap().path();
+            let name = run.strip_prefix(sweep).unwrap().to_owned();
+            found.push((name, std::fs::read_to_string(run.join("episodes.csv")).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_sweep_killed_at_any_moment_ends_as_if_it_had_not_been() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("{TINY}[grid]\nrun.algo = [\"epo\", \"ppo\"]\nrun.seed = [0, 1]\n");
+    std::fs::write(dir.path().join("s.toml"), file).unwrap();
+    let whole = epo(dir.path(), &["sweep", "s.toml", "--out", "whole"]);
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    assert_eq!(text(&whole.stdout).matches("| done |").count(), 4, "{}", text(&whole.stdout));
+    for i in 0..5 {
+        // two drivers on one folder; SIGKILL gives neither a chance to tidy up
+        let mut drivers: Vec<_> = (0..2)
+            .map(|_| {
+                Command::new(env!("CARGO_BIN_EXE_epo"))
+                    .args(["sweep", "s.toml", "--out", "killed", "--quiet"])
+                    .current_dir(dir.path())
+                    .stdout(Stdio::null())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for driver in &mut drivers {
+            std::thread::sleep(Duration::from_millis(150 + 170 * i));
+            driver.kill().unwrap();
+            driver.wait().unwrap();
+        }
+    }
+    let last = epo(dir.path(), &["sweep", "s.toml", "--out", "killed"]);
+    assert!(last.status.success(), "{}", text(&last.stderr));
+    assert_eq!(episodes(&dir.path().join("killed")).len(), 4, "nothing is lost or run twice");
+    assert_eq!(episodes(&dir.path().join("killed")), episodes(&dir.path().join("whole")));
+}
+
+#[test]
+fn a_failed_run_is_told_and_the_others_are_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("{TINY}[grid]\nrun.seed = [0, 1]\n");
+    std::fs::write(dir.path().join("s.toml"), file).unwrap();
+    // a program that fails for one of the two seeds stands in for a crash
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *seed-001*) echo 'no luck' >&2; exit 9;; esac\nexec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_epo")
+    );
+    let wrapper = dir.path().join("wrapper.sh");
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let args = ["sweep", "s.toml", "--out", "o", "--command", wrapper.to_str().unwrap()];
+    let got = epo(dir.path(), &args);
+    let out = text(&got.stdout);
+    assert_eq!(got.status.code(), Some(1), "{out}");
+    assert!(out.contains("| done |") && out.contains("| failed |"), "{out}");
+    assert!(out.contains("exit code 9: no luck"), "{out}");
+    // without the wrapper, and asked to, the failed one is done too
+    let again = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--retry-failed"]);
+    assert!(again.status.success(), "{}", text(&again.stdout));
+}
+
+#[test]
+fn a_wrong_file_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    for (file, part) in [
+        ("[grid]\nrun.seed = [0]\ntrain.gama = [0.9]\n", "did you mean `train.gamma`"),
+        ("[grid]\nrun.task = [\"SafetyPointGoal1-v0\", \"SafetyPointGaol1-v0\"]\n", "SafetyPointGoal1-v0"),
+        ("[grid]\nrun.seed = 1\n", "must be a list"),
+    ] {
+        std::fs::write(dir.path().join("s.toml"), file).unwrap();
+        let got = epo(dir.path(), &["sweep", "s.toml", "--out", "o"]);
+        assert_eq!(got.status.code(), Some(2), "{}", text(&got.stderr));
+        assert!(text(&got.stderr).contains(part), "{}", text(&got.stderr));
+        assert!(!dir.path().join("o").exists(), "nothing was begun");
+    }
+    assert_eq!(epo(dir.path(), &["sweep", "none.toml"]).status.code(), Some(74));
+}
+
+#[test]
+fn repro_runs_reports_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let args =
+        ["repro", "paper", "--steps", "32000", "--seeds", "1", "--tasks", "SafetyPointGoal1-v0", "--algos"];
+    let args = [&args[..], &["epo,ppo-lag", "--out", "o"]].concat();
+    let dry = epo(dir.path(), &[&args[..], &["--dry-run"]].concat());
+    assert!(dry.status.success(), "{}", text(&dry.stderr));
+    assert!(
+        text(&dry.stdout).contains("2 runs") && text(&dry.stdout).contains("on this machine"),
+        "{}",
+        text(&dry.stdout)
+    );
+    assert!(!dir.path().join("o").exists(), "a dry run leaves nothing");
+    let got = epo(dir.path(), &args);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let page = std::fs::read_to_string(dir.path().join("o/report/index.html")).unwrap();
+    assert!(page.contains("PPO-Lag") && page.contains("<svg"), "the page holds both algorithms and a figure");
+    let said = epo(dir.path(), &["repro", "limits", "--algos", "cpo", "--out", "x"]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(text(&said.stderr).contains("--algos does not apply"), "{}", text(&said.stderr));
+}
