@@ -255,6 +255,11 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     };
     let best = groups.iter().filter_map(safe_return).fold(f64::NEG_INFINITY, f64::max);
     let Some(group) = groups.first() else { return };
+    if groups.iter().any(|g| g.runs[0].limit != group.runs[0].limit) {
+        let message =
+            "The limits differ: returns are not compared, because they were not bought at equal safety.";
+        return notes.push(Note::new(Path::new(&group.task), message));
+    }
     if best <= untrained {
         let message = "No algorithm is safe and better than untrained: there is no score at equal safety.";
         return notes.push(Note::new(Path::new(&group.task), message));
@@ -376,6 +381,16 @@ pub(crate) mod tests {
         let got = groups(runs, 0.1, &mut Vec::new());
         let scores: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.scores[0])).collect();
         assert_eq!(scores, [("EPO", 1.0), ("IPO", 0.5), ("PPO", 0.0)]);
+    }
+
+    #[test]
+    fn runs_with_different_limits_have_no_score() {
+        let mut strict = run("T", "ipo", 0, &[(2.0, 60.0), (7.0, 5.0)]);
+        strict.limit = 10.0;
+        let mut notes = Vec::new();
+        let got = groups(vec![run("T", "epo", 0, &[(2.0, 60.0), (9.0, 20.0)]), strict], 0.1, &mut notes);
+        assert!(got.iter().all(|g| g.scores.is_empty()));
+        assert!(notes[0].message.contains("limits differ"), "{notes:?}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl Cell {
     fn text(&self, plus_minus: &str) -> String {
         match self {
             Self::Text(text) => text.clone(),
+            Self::Number(v) if v.fract() == 0.0 => format!("{v:.0}"),
             Self::Number(v) => number(*v),
             Self::Spread(mean, Some(sd)) => format!("{} {plus_minus} {}", number(*mean), number(*sd)),
             Self::Spread(mean, None) => number(*mean),
@@ -220,10 +221,10 @@ mod tests {
     #[test]
     fn markdown_and_latex_and_html_escape_and_round() {
         let markdown = table().to_markdown();
-        assert!(markdown.contains("| a_1,<b> | 1235 ± 0.00 | 0.50 [0.25, 1.00] | 3.00 |"), "{markdown}");
+        assert!(markdown.contains("| a_1,<b> | 1235 ± 0.00 | 0.50 [0.25, 1.00] | 3 |"), "{markdown}");
         assert!(markdown.contains("| x\\|y | 0.00 | – | – |"), "{markdown}");
         let latex = table().to_latex();
-        assert!(latex.contains("a\\_1,<b> & 1235 $\\pm$ 0.00 & 0.50 [0.25, 1.00] & 3.00 \\\\"), "{latex}");
+        assert!(latex.contains("a\\_1,<b> & 1235 $\\pm$ 0.00 & 0.50 [0.25, 1.00] & 3 \\\\"), "{latex}");
         let html = table().to_html();
         assert!(html.contains("<h3>A &amp; B</h3>") && html.contains("<td>a_1,&lt;b&gt;</td>"), "{html}");
     }

@@ -2,7 +2,7 @@
 
 use super::groups::{Achieved, Group};
 use super::table::{Cell, Kind, Table, number};
-use crate::stats::{self, Statistic};
+use crate::stats::{self, Interval, Statistic};
 
 /// Seed of every bootstrap: the same runs give the same report.
 const SEED: u64 = 0;
@@ -19,6 +19,11 @@ fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
     group.achieved.iter().map(f).collect()
 }
 
+/// Of a quantity that is never negative, neither is the interval.
+fn not_negative(interval: Interval) -> Interval {
+    Interval { lo: interval.lo.max(0.0), ..interval }
+}
+
 /// Every table that the groups allow.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     let together = Together::of(groups);
@@ -33,15 +38,19 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
     let rows = groups.iter().map(|g| {
         let (ret, cost) = (collect(g, |a| a.ret), collect(g, |a| a.cost));
         let feasible = g.achieved.iter().filter(|a| a.feasible()).count();
-        let ci = |values: &[f64]| Cell::interval(stats::interval(&[values.to_vec()], Statistic::Mean, SEED));
+        let ci = |values: &[f64]| stats::interval(&[values.to_vec()], Statistic::Mean, SEED);
         vec![
             text(&g.task),
             text(&g.label),
             Cell::Text(g.achieved.len().to_string()),
             Cell::spread(&ret),
-            ci(&ret),
+            Cell::interval(ci(&ret)),
             Cell::spread(&cost),
-            ci(&cost),
+            Cell::interval(if cost.iter().all(|&c| c >= 0.0) {
+                ci(&cost).map(not_negative)
+            } else {
+                ci(&cost)
+            }),
             Cell::interval(stats::proportion(feasible, g.achieved.len())),
             Cell::spread(&g.scores),
         ]
@@ -166,10 +175,8 @@ impl<'a> Together<'a> {
         let rows = self.labels.iter().map(|label| {
             let scores: Vec<Vec<f64>> = self.of_label(label).map(|g| g.scores.clone()).collect();
             let runs: Vec<&Achieved> = self.of_label(label).flat_map(|g| &g.achieved).collect();
-            let estimate = |statistic| match stats::interval(&scores, statistic, SEED) {
-                Some(interval) => Cell::Interval(interval),
-                None => Cell::Missing,
-            };
+            let estimate =
+                |statistic| Cell::interval(stats::interval(&scores, statistic, SEED).map(not_negative));
             vec![
                 text(label),
                 Cell::Text(runs.len().to_string()),
