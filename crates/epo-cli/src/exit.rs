@@ -81,3 +81,30 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("exit code {}", .0.to_owned() as u8)]
 pub(crate) struct Exit(pub(crate) Code);
+
+#[cfg(test)]
+mod tests {
+    use epo_core::{EnvError, EnvFailure};
+
+    use super::*;
+
+    #[test]
+    fn what_ends_a_run_decides_its_code() {
+        let failure =
+            |cause| LabError::from(EnvFailure { task: "T".into(), env: 1, seed: 2, step: 3, cause });
+        let nan = EnvError::NotFinite { what: "the reward".into(), value: f64::NAN };
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let io = LabError::Io { what: "write", path: "progress.csv".into(), source: full() };
+        for (error, code) in [
+            (failure(nan), Code::NotFinite),
+            (failure(EnvError::Panicked("oh".into())), Code::Failed),
+            (io, Code::Io),
+            (LabError::Exists("run".into()), Code::Usage),
+            (LabError::Config(ConfigError::Assignment("x".into())), Code::Usage),
+            (LabError::Run { why: "damaged".into(), path: "run".into() }, Code::Corrupt),
+        ] {
+            let said = error.to_string();
+            assert_eq!(Code::of(&anyhow::Error::from(error).context("training")), code, "{said}");
+        }
+    }
+}

@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-/// `6420 steps/s  return 12.3  cost 30.1/25  α 0.50  μ 8.2`
+/// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
 fn summary(row: &Row, limit: f64) -> String {
     let number = |metric, digits: usize| match value(row, metric) {
         Some(x) => format!("{x:.digits$}"),
@@ -91,7 +91,7 @@ fn summary(row: &Row, limit: f64) -> String {
     text += &format!("  return {}  cost {}/{limit}", number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
     for (sign, metric) in HEADLINES {
         if value(row, *metric).is_some() {
-            text += &format!("  {sign} {}", number(*metric, 3));
+            text += &format!("  {sign} {}", number(*metric, 4));
         }
     }
     text
