@@ -121,7 +121,10 @@ fn repro_runs_reports_and_goes_on() {
     let got = epo(dir.path(), &args);
     assert!(got.status.success(), "{}", text(&got.stderr));
     let page = std::fs::read_to_string(dir.path().join("o/report/index.html")).unwrap();
-    assert!(page.contains("PPO-Lag") && page.contains("<svg"), "the page names the algorithm and holds a figure");
+    assert!(
+        page.contains("PPO-Lag") && page.contains("<svg"),
+        "the page names the algorithm and holds a figure"
+    );
     let said = epo(dir.path(), &["repro", "limits", "--algos", "cpo", "--out", "x"]);
     assert_eq!(said.status.code(), Some(2));
     assert!(text(&said.stderr).contains("--algos does not apply"), "{}", text(&said.stderr));
