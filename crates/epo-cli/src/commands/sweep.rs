@@ -17,9 +17,9 @@ use crate::output;
 /// Arguments of `epo sweep`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Sweep file: [base], [grid] and [[list]] over config paths
+    /// Sweep file: tables `base`, `grid` and `list` over config paths
     file: PathBuf,
-    /// Folder of the sweep, which several processes may share [default: runs/<name of the file>]
+    /// Folder of the sweep, which several processes may share (default: runs/ and the name of the file)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
