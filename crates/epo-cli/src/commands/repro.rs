@@ -50,7 +50,7 @@ enum Which {
 }
 
 /// A whole number, also as `1e6`.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     let whole = value.is_finite() && value >= 1.0 && value.fract() == 0.0 && value < 1e18;
     if whole { Ok(value as u64) } else { Err(format!("`{text}` is not a whole number of at least 1")) }

@@ -1,49 +1,87 @@
-//! `epo theory`: the paper's statements on CMDPs whose optimum is known.
+//! `epo theory`: the paper's statements and the learners on CMDPs whose optimum is known.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Context;
+use epo_lab::config;
+use epo_lab::ground_truth::{self, Job, OWN_SETTINGS, Row, Summary};
+use epo_lab::runs::write_whole;
+use epo_lab::stop;
 use epo_theory::checks::{self, Report};
-use epo_theory::figures;
+use epo_theory::{figures, stories};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
+use super::repro::count;
 use crate::exit::Code;
 use crate::output::print;
 
 /// Arguments of `epo theory`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Write the figures (SVG) and report.json into this folder
+    /// Write the figures (SVG) and report.json, or with --learn learn.csv and learn.json, into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Random CMDPs per check
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with = "learn")]
     cmdps: u32,
+    /// Train the algorithms on the storied CMDPs instead, and compare with the optimum: seven algorithms, four
+    /// problems, three seeds take about twelve minutes of one core, divided by the cores
+    #[arg(long)]
+    learn: bool,
+    /// Seeds of each training, from 1
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "learn")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Algorithm to train, may be given several times; all if absent
+    #[arg(long, value_name = "NAME", requires = "learn")]
+    algo: Vec<String>,
+    /// Environment steps of each training, such as 4e5
+    #[arg(long, value_name = "N", value_parser = count, default_value = "400000", requires = "learn")]
+    steps: u64,
+    /// Change a parameter of all trainings, such as algo.sharpness=5; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", requires = "learn")]
+    set: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the checks and draws the figures.
+/// Runs the checks and draws the figures, or trains.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let bar = ProgressBar::new(1000); // drawn on stderr, and only on a terminal
-    bar.set_style(ProgressStyle::with_template("theory {wide_bar} {percent} %  {elapsed}")?);
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+    }
+    if args.learn { learn(&args) } else { check(&args) }
+}
+
+fn check(args: &Args) -> anyhow::Result<Code> {
+    let begun = Instant::now();
+    let bar = bar("theory", 1000)?;
     let report = checks::run(args.cmdps as usize, |done| bar.set_position((done * 1000.0) as u64))?;
     bar.finish_and_clear();
     let json = serde_json::to_string_pretty(&report)?;
     if let Some(dir) = &args.out {
-        let write = |name: &str, text: &str| {
-            let path = dir.join(name);
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
         for (name, svg) in figures::all()? {
-            write(name, &svg)?;
+            write_whole(&dir.join(name), svg.as_bytes())?;
         }
-        write("report.json", &json)?;
+        write_whole(&dir.join("report.json"), json.as_bytes())?;
     }
     print(&if args.json { json } else { table(&report) })?;
-    Ok(if report.ok { Code::Done } else { Code::NotMet })
+    eprintln!("{:.1} s", begun.elapsed().as_secs_f64());
+    Ok(code(&report))
+}
+
+fn code(report: &Report) -> Code {
+    if report.ok { Code::Done } else { Code::NotMet }
+}
+
+/// A bar on stderr; only a terminal shows it.
+fn bar(name: &str, length: u64) -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template(&format!("{name} {{wide_bar}} {{percent}} %  {{elapsed}}"))?;
+    Ok(ProgressBar::new(length).with_style(style))
 }
 
 fn table(report: &Report) -> String {
@@ -64,4 +102,105 @@ fn table(report: &Report) -> String {
         text += &format!("\n- {}{failed}: {}\n    {}", c.statement, c.needs, c.found);
     }
     text
+}
+
+/// What `--learn` found.
+#[derive(Serialize)]
+struct Learned<'a> {
+    /// Parameters that are not defaults, by algorithm; an empty name is all.
+    settings: Vec<(&'a str, String)>,
+    summary: Vec<Summary>,
+    runs: Vec<Row>,
+}
+
+fn learn(args: &Args) -> anyhow::Result<Code> {
+    let begun = Instant::now();
+    let jobs = jobs(args)?;
+    let mut epochs = 0; // and no training begins if a configuration is wrong
+    for job in &jobs {
+        epochs += u64::from(job.resolve()?.epochs());
+    }
+    let bar = bar("learn", epochs)?;
+    let stop = stop::on_signals().context("cannot listen for signals")?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let runs = ground_truth::measure_all(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
+    bar.finish_and_clear();
+    let Some(runs) = runs else {
+        eprintln!("stopped; the same command begins anew");
+        return Ok(Code::Interrupted);
+    };
+    let own = OWN_SETTINGS.iter().filter(|(name, _)| jobs.iter().any(|job| job.algo == *name));
+    let mut settings: Vec<(&str, String)> = own.map(|(name, own)| (*name, (*own).to_owned())).collect();
+    if !args.set.is_empty() {
+        settings.push(("", args.set.join(" ")));
+    }
+    let learned = Learned { settings, summary: ground_truth::summarise(&runs), runs };
+    let json = serde_json::to_string_pretty(&learned)?;
+    // printed first: a folder that cannot be written must not cost the result
+    print(&if args.json { json.clone() } else { page(&learned, args) })?;
+    if let Some(dir) = &args.out {
+        write_whole(&dir.join("learn.csv"), ground_truth::csv(&learned.runs).as_bytes())?;
+        write_whole(&dir.join("learn.json"), json.as_bytes())?;
+    }
+    eprintln!("{} runs, {:.0} s", jobs.len(), begun.elapsed().as_secs_f64());
+    Ok(Code::Done)
+}
+
+/// Problem by problem, algorithm by algorithm.
+fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
+    let mut algos = Vec::new();
+    for name in &args.algo {
+        algos.push(config::algo_named(name)?.name());
+    }
+    if algos.is_empty() {
+        algos = config::algorithms().iter().map(|algo| algo.name()).collect();
+    }
+    let mut jobs = Vec::new();
+    for cmdp in stories::all() {
+        for algo in &algos {
+            for seed in 1..=args.seeds {
+                let (cmdp, algo, set) = (cmdp.clone(), (*algo).to_owned(), args.set.clone());
+                jobs.push(Job { cmdp, algo, seed, steps: args.steps, set });
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn page(learned: &Learned<'_>, args: &Args) -> String {
+    let mut text = ground_truth::markdown(&learned.summary);
+    text += &format!(
+        "\n{} seeds, {} steps each. Return, cost, gap and violation: mean, worst over seeds (gap: farthest from 0). \
+         Steps in thousands, the slowest seed; – is never.",
+        args.seeds, learned.runs[0].steps
+    );
+    for (name, set) in &learned.settings {
+        let who = if name.is_empty() { "all" } else { name };
+        text += &format!("\nNot the defaults of {who}: {set}.");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failed_check_or_one_unconfirmed_counter_example_is_exit_code_3() {
+        let Report { cmdps, checks, counter_examples, .. } = checks::run(1, |_| ()).unwrap();
+        let report = |checks: &[_], counters: &[_]| Report::new(cmdps, checks.to_vec(), counters.to_vec());
+        let good = report(&checks, &counter_examples);
+        assert_eq!(code(&good), Code::Done);
+
+        let mut wrong = checks.clone();
+        (wrong[2].worst, wrong[2].ok) = (1.0, false);
+        let failed = report(&wrong, &counter_examples);
+        assert_eq!(code(&failed), Code::NotMet);
+        assert!(table(&failed).contains(&format!("FAILED at {}", wrong[2].worst_case)));
+
+        let mut unconfirmed = counter_examples.clone();
+        unconfirmed[0].ok = false;
+        assert_eq!(code(&report(&checks, &unconfirmed)), Code::NotMet);
+    }
 }

@@ -47,6 +47,14 @@ pub struct Report {
     pub counter_examples: Vec<counter::CounterExample>,
 }
 
+impl Report {
+    /// Passed only if all of it is.
+    pub fn new(cmdps: usize, checks: Vec<Check>, counter_examples: Vec<counter::CounterExample>) -> Self {
+        let ok = checks.iter().all(|c| c.ok) && counter_examples.iter().all(|c| c.ok);
+        Self { ok, cmdps, checks, counter_examples }
+    }
+}
+
 /// Collects residuals.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -96,9 +104,7 @@ pub fn run(cmdps: usize, mut progress: impl FnMut(f64)) -> Result<Report, SolveE
         checks.extend(group(cmdps, &mut |i| progress(before + share * (i + 1) as f64 / cmdps as f64))?);
         before += share;
     }
-    let counter_examples = counter::all()?;
-    let ok = checks.iter().all(|c| c.ok) && counter_examples.iter().all(|c| c.ok);
-    Ok(Report { ok, cmdps, checks, counter_examples })
+    Ok(Report::new(cmdps, checks, counter::all()?))
 }
 
 #[cfg(test)]

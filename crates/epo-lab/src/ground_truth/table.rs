@@ -1,0 +1,184 @@
+//! The table of learners against the truth: mean and worst over seeds.
+
+use serde::Serialize;
+
+use super::Row;
+
+/// Mean and worst over seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Over {
+    /// Mean.
+    pub mean: f64,
+    /// Worst, by the measure of the column.
+    pub worst: f64,
+}
+
+impl Over {
+    /// `badness` says what is worse.
+    fn of(values: &[f64], badness: impl Fn(f64) -> f64) -> Self {
+        let worst = values.iter().copied().max_by(|a, b| badness(*a).total_cmp(&badness(*b)));
+        Self { mean: values.iter().sum::<f64>() / values.len() as f64, worst: worst.unwrap_or(f64::NAN) }
+    }
+}
+
+/// One algorithm on one CMDP, over seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Name of the CMDP.
+    pub cmdp: String,
+    /// Algorithm.
+    pub algo: String,
+    /// Number of seeds.
+    pub seeds: usize,
+    /// J_R* of the linear program.
+    pub best_return: f64,
+    /// d.
+    pub limit: f64,
+    /// J_R; the smallest is the worst.
+    pub ret: Over,
+    /// J_C; the largest is the worst.
+    pub cost: Over,
+    /// Gap; the one farthest from 0 is the worst: below 0 the limit is violated.
+    pub gap_percent: Over,
+    /// (J_C − d)⁺.
+    pub violation: Over,
+    /// Steps to the first policy within the limit; `None` if a seed had none.
+    pub first_within: Option<Over>,
+    /// Steps after which the limit is kept; `None` if a seed ended above it.
+    pub stays_within: Option<Over>,
+    /// The same for 1.1 d.
+    pub stays_near: Option<Over>,
+}
+
+/// Joins the seeds of each algorithm on each CMDP, in the order in which they first appear.
+pub fn summarise(rows: &[Row]) -> Vec<Summary> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|g| g[0].cmdp == row.cmdp && g[0].algo == row.algo) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups.iter().map(|group| summary(group)).collect()
+}
+
+fn summary(rows: &[&Row]) -> Summary {
+    let all = |f: fn(&Row) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
+    let steps = |f: fn(&Row) -> Option<u64>| -> Option<Over> {
+        let steps: Option<Vec<f64>> = rows.iter().map(|row| f(row).map(|s| s as f64)).collect();
+        steps.map(|steps| Over::of(&steps, |s| s))
+    };
+    Summary {
+        cmdp: rows[0].cmdp.clone(),
+        algo: rows[0].algo.clone(),
+        seeds: rows.len(),
+        best_return: rows[0].best_return,
+        limit: rows[0].limit,
+        ret: Over::of(&all(|r| r.ret), |x| -x),
+        cost: Over::of(&all(|r| r.cost), |x| x),
+        gap_percent: Over::of(&all(|r| r.gap_percent), f64::abs),
+        violation: Over::of(&all(|r| r.violation), |x| x),
+        first_within: steps(|r| r.first_within),
+        stays_within: steps(|r| r.stays_within),
+        stays_near: steps(|r| r.stays_near),
+    }
+}
+
+/// The table in Markdown: "mean, worst" in each cell; steps in thousands, the worst seed, `–` for never.
+pub fn markdown(summaries: &[Summary]) -> String {
+    let mut text = "| CMDP | algorithm | optimum | return | limit | cost | gap % | violation | first ≤ d | stays ≤ d | stays ≤ 1.1 d |\n\
+                    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    // no “-0.0”
+    let number = |x: f64, digits: usize| {
+        let scale = 10_f64.powi(digits as i32);
+        format!("{:.digits$}", (x * scale).round() / scale + 0.0)
+    };
+    let cell = |o: Over, digits| format!("{}, {}", number(o.mean, digits), number(o.worst, digits));
+    let thousand = |o: Option<Over>| o.map_or("–".to_owned(), |o| number(o.worst / 1000.0, 0));
+    for s in summaries {
+        let cells = [
+            s.cmdp.clone(),
+            s.algo.clone(),
+            number(s.best_return, 2),
+            cell(s.ret, 2),
+            s.limit.to_string(),
+            cell(s.cost, 2),
+            cell(s.gap_percent, 1),
+            cell(s.violation, 2),
+            thousand(s.first_within),
+            thousand(s.stays_within),
+            thousand(s.stays_near),
+        ];
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// Every run, one line each; an empty cell is never.
+pub fn csv(rows: &[Row]) -> String {
+    let mut text = "cmdp,algo,seed,steps,best_return,limit,return,cost,gap_percent,violation,\
+                    first_within,stays_within,stays_near\n"
+        .to_owned();
+    let never = |steps: Option<u64>| steps.map_or(String::new(), |s| s.to_string());
+    for r in rows {
+        let Row { cmdp, algo, seed, steps, best_return, limit, ret, cost, gap_percent, violation, .. } = r;
+        text += &format!(
+            "{cmdp},{algo},{seed},{steps},{best_return},{limit},{ret},{cost},{gap_percent},{violation}"
+        );
+        for steps in [r.first_within, r.stays_within, r.stays_near] {
+            text += &format!(",{}", never(steps));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(algo: &str, seed: u64, ret: f64, cost: f64, first: Option<u64>) -> Row {
+        Row {
+            cmdp: "c".into(),
+            algo: algo.into(),
+            seed,
+            steps: 8000,
+            best_return: 10.0,
+            limit: 2.0,
+            ret,
+            cost,
+            gap_percent: 10.0 * (10.0 - ret),
+            violation: (cost - 2.0).max(0.0),
+            first_within: first,
+            stays_within: None,
+            stays_near: Some(8000),
+        }
+    }
+
+    #[test]
+    fn means_and_worst_by_hand() {
+        let rows = [
+            row("a", 1, 9.0, 1.0, Some(4000)),
+            row("b", 1, 10.0, 2.0, None),
+            row("a", 2, 12.0, 3.0, Some(8000)),
+        ];
+        let got = summarise(&rows);
+        assert_eq!(got.iter().map(|s| (s.algo.as_str(), s.seeds)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);
+        let over = |mean, worst| Over { mean, worst };
+        assert_eq!(got[0].ret, over(10.5, 9.0));
+        assert_eq!(got[0].cost, over(2.0, 3.0));
+        assert_eq!(got[0].gap_percent, over(-5.0, -20.0), "farthest from 0");
+        assert_eq!(got[0].violation, over(0.5, 1.0));
+        assert_eq!(got[0].first_within, Some(over(6000.0, 8000.0)));
+        assert_eq!(
+            (got[0].stays_within, got[1].first_within),
+            (None, None),
+            "one seed that never does is enough"
+        );
+        let table = markdown(&got);
+        let want = "| c | a | 10.00 | 10.50, 9.00 | 2 | 2.00, 3.00 | -5.0, -20.0 | 0.50, 1.00 | 8 | – | 8 |";
+        assert_eq!(table.lines().nth(2), Some(want));
+        assert_eq!(csv(&rows).lines().nth(2), Some("c,b,1,8000,10,2,10,2,0,0,,,8000"));
+    }
+}
