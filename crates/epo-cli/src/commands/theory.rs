@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "learn")]
     cmdps: u32,
     /// Train the algorithms on the storied CMDPs instead, and compare with the optimum: seven algorithms, four
-    /// problems, three seeds take about twelve minutes of one core, divided by the cores
+    /// problems, three seeds take at most twelve minutes of one core, divided by the cores
     #[arg(long)]
     learn: bool,
     /// Seeds of each training, from 1
@@ -171,8 +171,8 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
 fn page(learned: &Learned<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
-        "\n{} seeds, {} steps each. Return, cost, gap and violation: mean, worst over seeds (gap: farthest from 0). \
-         Steps in thousands, the slowest seed; – is never.",
+        "\n{} seeds, {} steps each. Cells are the mean and the worst of the seeds; the worst gap is the one farthest \
+         from 0. The last three are thousands of steps; – if a seed never did.",
         args.seeds, learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
