@@ -4,7 +4,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -92,6 +93,26 @@ fn learners_are_set_against_the_optimum() {
     // the same command gives the same numbers
     let again = theory(dir.path(), &[&small[..9], &["--json"]].concat());
     assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap(), json);
+}
+
+#[test]
+fn a_signal_stops_the_training_with_code_75_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_epo"))
+        .args(["theory", "--learn", "--algo", "ppo", "--steps", "1e8"])
+        .env("TMPDIR", dir.path())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let entries = || fs::read_dir(dir.path()).unwrap().count();
+    while entries() == 0 {
+        std::thread::sleep(Duration::from_millis(10)); // its folder comes after its ears
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let got = child.wait_with_output().unwrap();
+    assert_eq!(got.status.code(), Some(75), "{}", text(&got.stderr));
+    assert!(got.stdout.is_empty() && text(&got.stderr).contains("stopped") && entries() == 0);
 }
 
 #[test]
