@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "learn")]
     cmdps: u32,
     /// Train the algorithms on the storied CMDPs instead, and compare with the optimum: seven algorithms, four
-    /// problems, three seeds take at most twelve minutes of one core, divided by the cores
+    /// problems, three seeds take about four minutes of one core, divided by the cores
     #[arg(long)]
     learn: bool,
     /// Seeds of each training, from 1
