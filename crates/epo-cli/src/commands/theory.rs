@@ -176,8 +176,10 @@ fn page(learned: &Learned<'_>, args: &Args) -> String {
         args.seeds, learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
-        let who = if name.is_empty() { "all" } else { name };
-        text += &format!("\nNot the defaults of {who}: {set}.");
+        text += &match *name {
+            "" => format!("\nSet for all, on top of that: {set}."),
+            name => format!("\nNot the defaults of {name}: {set}."),
+        };
     }
     text
 }
