@@ -20,7 +20,7 @@ use crate::{TaskEnv, make};
 const TURN: f64 = 5e-4;
 const STEPS: usize = 100;
 const EPISODES: u64 = 2;
-const REPEATS: usize = 7;
+const REPEATS: usize = 20;
 /// Resets that are timed.
 const RESETS: usize = 40;
 
@@ -54,110 +54,125 @@ pub enum BenchError {
     Env(#[from] EnvError),
 }
 
-/// Times of one thread.
-struct Times {
+/// One thread's pair of environments, and the shortest time of every turn so far.
+struct Player {
+    ours: TaskEnv,
+    bare: TaskEnv,
+    obs: Vec<f64>,
+    action: Vec<f64>,
+    episodes: Vec<Episode>,
+}
+
+/// An episode in turns: steps made, and seconds of our step and of the bare physics.
+#[derive(Clone)]
+struct Episode {
+    turn: usize,
     steps: usize,
-    ours: f64,
-    bare: f64,
-    reset: f64,
+    best: Vec<[f64; 2]>,
 }
 
-/// Measures one task with so many threads at work at once.
-pub fn measure(task: &TaskInfo, threads: usize) -> Result<EnvBench, BenchError> {
-    let first = make(&task.id)?;
-    let start = Barrier::new(threads);
-    let times: Vec<Times> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|i| {
-                let pair = (first.try_clone(), first.try_clone());
-                let start = &start;
-                scope.spawn(move || -> Result<Times, BenchError> {
+/// Measures one task with each of the given numbers of threads at work at once.
+///
+/// All threads play the same episodes, and the thread counts take turns too, so that they can be compared.
+pub fn measure(task: &TaskInfo, counts: &[usize]) -> Result<Vec<EnvBench>, BenchError> {
+    let mut first = Player::new(make(&task.id)?, Vec::new())?;
+    for seed in 0..EPISODES {
+        let turn = first.steps_per_turn(seed)?;
+        first.episodes.push(Episode { turn, steps: 0, best: vec![[f64::INFINITY; 2]; STEPS.div_ceil(turn)] });
+    }
+    let team =
+        |n: usize| (0..n).map(|_| Player::new(first.ours.try_clone()?, first.episodes.clone())).collect();
+    let mut teams: Vec<Vec<Player>> = counts.iter().map(|&n| team(n)).collect::<Result<_, TaskError>>()?;
+    for _ in 0..REPEATS {
+        for team in &mut teams {
+            let start = Barrier::new(team.len());
+            std::thread::scope(|scope| {
+                let play = |player: &mut Player| {
                     start.wait();
-                    play(pair.0?, pair.1?, i as u64)
-                })
-            })
-            .collect();
-        workers.into_iter().map(|w| w.join().expect("a benchmark thread panicked")).collect::<Result<_, _>>()
-    })?;
-    let per_s = |seconds: fn(&Times) -> f64| times.iter().map(|t| t.steps as f64 / seconds(t)).sum::<f64>();
-    let (steps_per_s, raw) = (per_s(|t| t.ours), per_s(|t| t.bare));
-    Ok(EnvBench {
-        task: task.id.clone(),
-        threads,
-        steps_per_s,
-        raw_physics_steps_per_s: raw,
-        overhead: raw / steps_per_s,
-        reset_ms: times.iter().map(|t| t.reset).fold(0.0, f64::max) * 1e3,
-        bytes_per_env: first.bytes(),
-    })
+                    player.play()
+                };
+                let workers: Vec<_> =
+                    team.iter_mut().map(|player| scope.spawn(move || play(player))).collect();
+                workers.into_iter().try_for_each(|w| w.join().expect("a benchmark thread panicked"))
+            })?;
+        }
+    }
+    let reset_ms = median_reset(&mut first.ours, &mut first.obs)? * 1e3;
+    let report = |team: &Vec<Player>| {
+        let per_s = |side: usize| team.iter().map(|player| player.steps_per_s(side)).sum::<f64>();
+        EnvBench {
+            task: task.id.clone(),
+            threads: team.len(),
+            steps_per_s: per_s(0),
+            raw_physics_steps_per_s: per_s(1),
+            overhead: per_s(1) / per_s(0),
+            reset_ms,
+            bytes_per_env: first.ours.bytes(),
+        }
+    };
+    Ok(teams.iter().map(report).collect())
 }
 
-fn play(mut ours: TaskEnv, mut bare: TaskEnv, thread: u64) -> Result<Times, BenchError> {
-    let spec = ours.spec().clone();
-    let (mut obs, mut action) = (vec![0.0; spec.obs_len], vec![0.0; spec.action.len()]);
-    let mut times = Times { steps: 0, ours: 0.0, bare: 0.0, reset: 0.0 };
-    for episode in 0..EPISODES {
-        let seed = thread * EPISODES + episode;
-        let turn = steps_per_turn(&mut bare, seed, &mut obs, &mut action)?;
-        let mut best = vec![[f64::INFINITY; 2]; STEPS.div_ceil(turn)];
-        let mut steps = 0;
-        for _ in 0..REPEATS {
-            ours.reset(seed, &mut obs)?;
-            bare.reset(seed, &mut obs)?;
+impl Player {
+    fn new(ours: TaskEnv, episodes: Vec<Episode>) -> Result<Self, TaskError> {
+        let (obs, action) = (vec![0.0; ours.spec().obs_len], vec![0.0; ours.spec().action.len()]);
+        Ok(Self { bare: ours.try_clone()?, ours, obs, action, episodes })
+    }
+
+    /// Plays every episode once, turn by turn on both sides.
+    fn play(&mut self) -> Result<(), EnvError> {
+        let Self { ours, bare, obs, action, episodes } = self;
+        for (seed, episode) in (0..).zip(episodes) {
+            ours.reset(seed, obs)?;
+            bare.reset(seed, obs)?;
             let mut rng = Stream::new(seed, Purpose::Random, 0);
-            steps = 0;
-            for best in &mut best {
-                // both sides draw the same actions
-                let mut same = rng.clone();
+            episode.steps = 0;
+            for best in &mut episode.best {
+                let mut same = rng.clone(); // both sides draw the same actions
+                let (mut done, mut made) = (false, 0);
                 let clock = Instant::now();
-                let mut done = false;
-                let mut made = 0;
-                while made < turn && !done {
-                    draw(&mut rng, &mut action);
-                    done = ours.step(&action, &mut obs)?.outcome.is_done();
+                while made < episode.turn && !done {
+                    draw(&mut rng, action);
+                    done = ours.step(action, obs)?.outcome.is_done();
                     made += 1;
                 }
                 best[0] = best[0].min(clock.elapsed().as_secs_f64());
                 let clock = Instant::now();
                 for _ in 0..made {
-                    draw(&mut same, &mut action);
-                    bare.bare_physics(&action);
+                    draw(&mut same, action);
+                    bare.bare_physics(action);
                 }
                 best[1] = best[1].min(clock.elapsed().as_secs_f64());
-                steps += made;
+                episode.steps += made;
                 if done {
                     break;
                 }
             }
         }
-        times.steps += steps;
-        // turns after an early end were never played
-        for [a, b] in best.into_iter().filter(|turn| turn[0].is_finite()) {
-            times.ours += a;
-            times.bare += b;
-        }
+        Ok(())
     }
-    times.reset = median_reset(&mut ours, &mut obs)?;
-    Ok(times)
-}
 
-/// How many steps make a turn, by the quickest of the first few.
-fn steps_per_turn(
-    bare: &mut TaskEnv,
-    seed: u64,
-    obs: &mut [f64],
-    action: &mut [f64],
-) -> Result<usize, EnvError> {
-    bare.reset(seed, obs)?;
-    let mut rng = Stream::new(seed, Purpose::Random, 0);
-    let mut step = || {
-        let clock = Instant::now();
-        draw(&mut rng, action);
-        bare.bare_physics(action);
-        clock.elapsed().as_secs_f64()
-    };
-    let quickest = (0..10).map(|_| step()).fold(f64::INFINITY, f64::min);
-    Ok(((TURN / quickest) as usize).clamp(1, 20))
+    /// Steps per second of our step (side 0) or of the bare physics (side 1).
+    fn steps_per_s(&self, side: usize) -> f64 {
+        let steps: usize = self.episodes.iter().map(|e| e.steps).sum();
+        let turns = self.episodes.iter().flat_map(|e| &e.best).map(|turn| turn[side]);
+        // turns after an early end were never played
+        steps as f64 / turns.filter(|seconds| seconds.is_finite()).sum::<f64>()
+    }
+
+    /// How many steps make a turn, by the quickest of the first few.
+    fn steps_per_turn(&mut self, seed: u64) -> Result<usize, EnvError> {
+        self.bare.reset(seed, &mut self.obs)?;
+        let mut rng = Stream::new(seed, Purpose::Random, 0);
+        let mut step = || {
+            let clock = Instant::now();
+            draw(&mut rng, &mut self.action);
+            self.bare.bare_physics(&self.action);
+            clock.elapsed().as_secs_f64()
+        };
+        let quickest = (0..10).map(|_| step()).fold(f64::INFINITY, f64::min);
+        Ok(((TURN / quickest) as usize).clamp(1, 20))
+    }
 }
 
 fn draw(rng: &mut Stream, action: &mut [f64]) {

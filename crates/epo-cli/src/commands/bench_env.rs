@@ -36,15 +36,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     } else {
         ProgressDrawTarget::hidden()
     };
-    let bar =
-        ProgressBar::with_draw_target(Some((tasks.len() * counts.len()) as u64), target).with_style(style);
+    let bar = ProgressBar::with_draw_target(Some(tasks.len() as u64), target).with_style(style);
     let mut rows = Vec::new();
     for task in tasks {
-        for &threads in &counts {
-            bar.set_message(format!("{}, {threads} threads", task.id));
-            rows.push(measure(task, threads).with_context(|| task.id.clone())?);
-            bar.inc(1);
-        }
+        bar.set_message(task.id.clone());
+        rows.extend(measure(task, &counts).with_context(|| task.id.clone())?);
+        bar.inc(1);
     }
     bar.finish_and_clear();
     print(&if args.json { serde_json::to_string_pretty(&rows)? } else { table(&rows) })?;
