@@ -151,14 +151,28 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// Time that a process has spent computing, from `/proc`: unlike the clock, it does not run while others have the cores.
+fn cpu_time(child: &Child) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let after_name = stat.rsplit(')').next().unwrap();
+    let ticks: u64 = after_name.split_whitespace().nth(11).unwrap().parse().unwrap(); // utime, in 1/100 s
+    Duration::from_millis(10 * ticks)
+}
+
 #[test]
 fn sigterm_and_ctrl_c_finish_the_epoch_save_and_exit_with_75() {
     let root = tempfile::tempdir().unwrap();
-    let whole = train_in(&root.path().join("whole")).output().unwrap();
+    // enough epochs that the signal comes before the last
+    let run = |path: &Path| {
+        let mut command = train_in(path);
+        command.args(["--set", "run.steps=6000"]);
+        command
+    };
+    let whole = run(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
     for name in ["TERM", "INT"] {
         let path = root.path().join(name);
-        let mut child = train_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = run(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(lines.by_ref().any(|line| line.unwrap().contains("steps/s")), "a line per epoch");
         signal(&child, name);
@@ -176,9 +190,12 @@ fn a_second_signal_leaves_at_once() {
     let mut command = train_in(root.path());
     // an epoch that takes far longer than this test
     command.args(["--set", "train.passes=10000000", "--set", "train.kl_stop=false"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.next().is_some(), "it has begun");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // a signal before the first epoch would end it at once; nothing but an epoch takes two seconds of computing
+    while cpu_time(&child) < Duration::from_secs(2) {
+        assert!(child.try_wait().unwrap().is_none(), "it has not begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the first only asks");
