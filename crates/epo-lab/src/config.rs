@@ -47,6 +47,9 @@ pub struct TrainTable {
     pub hidden: Vec<usize>,
     /// Whether observations are normalised by their running mean and deviation. True.
     pub normalize_obs: bool,
+    /// Episodes that the cost reading J_c looks back on, at least and at most 100: more is steadier and lags. 0: those of the
+    /// epoch.
+    pub cost_window: usize,
     /// Epochs between checkpoints. 1.
     pub save_every: u32,
     /// Epochs between evaluations; 0 evaluates never. 0.
@@ -69,6 +72,7 @@ impl Default for TrainTable {
             threads: 0,
             hidden: vec![64, 64],
             normalize_obs: true,
+            cost_window: 0,
             save_every: 1,
             eval_every: 0,
             eval_episodes: 10,

@@ -1,13 +1,12 @@
 //! Finished episodes, and the cost reading that is taken from them.
 //!
 //! ```text
-//! J_c = mean cost of the episodes that finished in this epoch
-//!     | if none did: mean over the last 100 finished episodes
+//! J_c = mean cost of the episodes that finished in this epoch, and of so many before them that there are `cost_window`
 //!     | if there are none: Σ cost so far / Σ steps so far · longest episode      (running episodes, extrapolated)
 //! ```
-//! OmniSafe reads the mean of the last 100 episodes always, and NaN if an epoch finishes none. At 32,000 steps per
-//! epoch and 1,000 steps per episode, 32 episodes finish in an epoch, so its window looks three epochs back; ours does
-//! not lag. The columns `Metrics/EpRet`, `EpCost` and `EpLen` keep OmniSafe's meaning, the window.
+//! OmniSafe reads the mean of the last 100 episodes always, and NaN if an epoch finishes none. Episode costs have heavy
+//! tails: their deviation is about their mean, so the mean of 32 (an epoch of 32,000 steps) is uncertain by a fifth. A
+//! longer window is steadier and lags. The columns `Metrics/EpRet`, `EpCost` and `EpLen` keep OmniSafe's meaning.
 
 use std::collections::VecDeque;
 
@@ -59,20 +58,21 @@ impl Episodes {
         mean_and_std(self.window.iter().map(of)).map(|(mean, _)| mean)
     }
 
-    /// The cost reading of an epoch: `finished` in it, and the episodes that are `running`, none longer than
-    /// `max_steps`.
+    /// The cost reading of an epoch: over at least `window` episodes, those that `finished` in it first; failing any, from
+    /// the episodes that are `running`, none longer than `max_steps`.
     ///
     /// `None` only if a cost is not finite, which [`epo_core::Slot::step`] does not let through.
     pub fn measure(
         &self,
         finished: &[Episode],
         running: &[Episode],
+        window: usize,
         max_steps: usize,
         limit: f64,
     ) -> Option<CostReading> {
-        let cost = |e: &Episode| e.cost;
-        let (mean, spread) = mean_and_std(finished.iter().map(cost))
-            .or_else(|| mean_and_std(self.window.iter().map(cost)))
+        let older = window.max(1).saturating_sub(finished.len()).min(self.window.len());
+        let older = self.window.range(self.window.len() - older..);
+        let (mean, spread) = mean_and_std(older.chain(finished).map(|e| e.cost))
             .unwrap_or_else(|| extrapolate(running, max_steps));
         CostReading::with_spread(mean, limit, spread)
     }
@@ -108,20 +108,20 @@ mod tests {
         let mut episodes = Episodes::default();
         let running = [episode(3.0, 10), episode(0.0, 20), episode(0.0, 0)];
         // nothing has ever finished: 3 per 30 steps, 100 for an episode of 1000
-        let reading = episodes.measure(&[], &running, 1000, 25.0).unwrap();
+        let reading = episodes.measure(&[], &running, 0, 1000, 25.0).unwrap();
         assert!(
             (reading.mean() - 100.0).abs() < 1e-12 && (reading.spread() - 150.0).abs() < 1e-12,
             "{reading:?}"
         );
         // nor even begun
-        assert_eq!(episodes.measure(&[], &[], 1000, 25.0).unwrap().mean(), 0.0);
+        assert_eq!(episodes.measure(&[], &[], 0, 1000, 25.0).unwrap().mean(), 0.0);
         // an epoch with two finished episodes: those only
         episodes.extend([episode(50.0, 1000)]);
         let now = [episode(10.0, 1000), episode(30.0, 1000)];
-        let reading = episodes.measure(&now, &running, 1000, 25.0).unwrap();
+        let reading = episodes.measure(&now, &running, 0, 1000, 25.0).unwrap();
         assert_eq!((reading.mean(), reading.spread(), reading.limit()), (20.0, 10.0, 25.0));
         // an epoch with none: the window
-        assert_eq!(episodes.measure(&[], &running, 1000, 25.0).unwrap().mean(), 50.0);
+        assert_eq!(episodes.measure(&[], &running, 0, 1000, 25.0).unwrap().mean(), 50.0);
     }
 
     #[test]

@@ -160,7 +160,8 @@ impl<'a> Trainer<'a> {
         let finished: Vec<Episode> = finished.iter().map(|(_, _, e)| *e).collect();
         let running: Vec<Episode> = self.workers.iter().map(|w| w.running).collect();
         let max_steps = self.pool.slots()[0].env().spec().max_steps;
-        let reading = self.episodes.measure(&finished, &running, max_steps, self.run.run.limit);
+        let window = self.run.train.cost_window;
+        let reading = self.episodes.measure(&finished, &running, window, max_steps, self.run.run.limit);
         let value = f64::NAN;
         let error =
             epo_algos::UpdateError::NotFinite { what: "episode cost".into(), value, place: String::new() };
