@@ -83,6 +83,33 @@ fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
 }
 
 #[test]
+fn json_is_the_whole_of_stdout_with_stable_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    run(dir.path(), "runs/half", "cpo", 0, "0,60,1000000\n1,50,2000000\n2,4");
+    let got = report(dir.path(), &["runs", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
+    let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["caveats", "files", "notes", "page", "runs", "tables"]);
+    assert_eq!((json["page"].as_str(), json["runs"].as_u64()), (Some("out/index.html"), Some(7)));
+    for file in json["files"].as_array().unwrap() {
+        assert!(dir.path().join(file.as_str().unwrap()).is_file(), "{file}");
+    }
+    assert!(json["caveats"][0].as_str().unwrap().contains("one seed"), "{json}");
+    let half = json["notes"].as_array().unwrap().iter().find(|n| n["path"] == "runs/half").unwrap();
+    assert!(half["message"].as_str().unwrap().contains("half-written"), "{half}");
+    assert!(text(&got.stderr).contains("note: "), "people are told on stderr: {}", text(&got.stderr));
+    let table = &json["tables"][0];
+    assert_eq!(table["name"], "table1-final");
+    let row = &table["rows"][0];
+    assert_eq!((row["algorithm"].as_str(), row["seeds"].as_f64()), (Some("EPO"), Some(3.0)));
+    assert_eq!((row["return_mean"].as_f64(), row["return_sd"].as_f64()), (Some(21.0), Some(1.0)));
+    for key in table["columns"].as_array().unwrap() {
+        assert!(row.get(key.as_str().unwrap()).is_some(), "{key}");
+    }
+}
+
+#[test]
 fn bad_folders_are_named_and_the_rest_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());

@@ -82,6 +82,21 @@ fn a_failed_run_is_told_and_the_others_are_done() {
     assert_eq!(got.status.code(), Some(1), "{out}");
     assert!(out.contains("| done |") && out.contains("| failed |"), "{out}");
     assert!(out.contains("exit code 9: no luck"), "{out}");
+    let json = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--json"]); // it stays failed
+    assert_eq!(json.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let counts = ["done", "failed", "pending"].map(|key| json[key].as_u64());
+    assert_eq!(counts, [Some(1), Some(1), Some(0)], "{json}");
+    let [done, failed] = &json["runs"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!((done["state"].as_str(), done["seed"].as_u64()), (Some("done"), Some(0)));
+    assert!(done["return"].is_number() && done["cost"].is_number() && done["seconds"].is_number(), "{done}");
+    assert!(dir.path().join(done["folder"].as_str().unwrap()).join("progress.csv").is_file(), "{done}");
+    assert_eq!((failed["state"].as_str(), failed["exit_code"].as_i64()), (Some("failed"), Some(9)));
+    assert!(
+        failed["message"].as_str().unwrap().contains("no luck") && failed["return"].is_null(),
+        "{failed}"
+    );
+    assert!(dir.path().join(failed["log"].as_str().unwrap()).is_file(), "{failed}");
     // without the wrapper, and asked to, the failed one is done too
     let again = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--retry-failed"]);
     assert!(again.status.success(), "{}", text(&again.stdout));
@@ -118,8 +133,20 @@ fn repro_runs_reports_and_goes_on() {
         text(&dry.stdout)
     );
     assert!(!dir.path().join("o").exists(), "a dry run leaves nothing");
-    let got = epo(dir.path(), &args);
-    assert!(got.status.success(), "{}", text(&got.stderr));
+    let json = |args: &[&str]| {
+        let got = epo(dir.path(), &[args, &["--json"]].concat());
+        assert!(got.status.success(), "{}", text(&got.stderr));
+        serde_json::from_slice::<serde_json::Value>(&got.stdout).unwrap()
+    };
+    let dry = json(&[&args[..], &["--dry-run"]].concat());
+    assert!(dry["seconds"].as_f64().unwrap() > 0.0 && dry["jobs"] == 1, "{dry}");
+    assert!(
+        dry["runs"][0]["seconds"].as_f64().unwrap() > 0.0 && dry["runs"][0]["algo"] == "ppo-lag",
+        "{dry}"
+    );
+    let got = json(&args);
+    assert_eq!((&got["sweep"]["done"], &got["sweep"]["runs"][0]["state"]), (&1.into(), &"done".into()));
+    assert_eq!((&got["report"]["page"], &got["report"]["runs"]), (&"o/report/index.html".into(), &1.into()));
     let page = std::fs::read_to_string(dir.path().join("o/report/index.html")).unwrap();
     assert!(
         page.contains("PPO-Lag") && page.contains("<svg"),

@@ -69,7 +69,7 @@ pub struct Timing {
 }
 
 /// Something the reader should know about one folder or file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
     /// What it is about.
     pub path: PathBuf,

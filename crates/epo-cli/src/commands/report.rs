@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use epo_lab::report::{self, Band, Options, ReportError};
+use epo_lab::report::{self, Band, Options, ReportError, Summary};
 
 use crate::exit::{Code, Exit};
+use crate::output;
 
 /// Arguments of `epo report`.
 #[derive(clap::Args, Debug)]
@@ -28,8 +29,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
     /// Say nothing about folders that cannot be used
-    #[arg(long)]
+    #[arg(long, short)]
     quiet: bool,
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -51,16 +55,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let (smooth_return, smooth_cost, final_share) = (args.smooth, args.smooth_cost, args.last);
     let options = Options { band, smooth_return, smooth_cost, final_share, ..Options::default() };
-    make(&args.runs, &args.out, &options, args.quiet)
+    let summary = make(&args.runs, &args.out, &options, args.quiet)?;
+    output::print(&if args.json { serde_json::to_string_pretty(&summary)? } else { summary.markdown })?;
+    Ok(Code::Done)
 }
 
-/// Makes a report and says where it is.
+/// Makes a report and says on stderr where it is, and what could not be used.
 pub(crate) fn make(
     runs: &[PathBuf],
     out: &std::path::Path,
     options: &Options,
     quiet: bool,
-) -> anyhow::Result<Code> {
+) -> anyhow::Result<Summary> {
     let summary = match report::write(runs, out, options) {
         Ok(summary) => summary,
         Err(ReportError::NoRuns(notes)) => {
@@ -75,8 +81,7 @@ pub(crate) fn make(
         for note in &summary.notes {
             eprintln!("note: {note}");
         }
+        eprintln!("{} runs in {}", summary.runs, summary.page.display());
     }
-    crate::output::print(&summary.markdown)?;
-    eprintln!("{} runs in {}", summary.runs, summary.page.display());
-    Ok(Code::Done)
+    Ok(summary)
 }

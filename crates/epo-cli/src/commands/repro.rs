@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use epo_lab::report::Options;
 use epo_lab::repro::{Experiment, Shrink, estimate};
+use serde_json::json;
 
 use super::report;
-use super::sweep::{How, drive_all, duration, usage};
+use super::sweep::{How, drive_all, duration, usage, what};
 use crate::exit::Code;
 use crate::output;
 
@@ -68,14 +69,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.dry_run {
         return dry_run(&runs, &args.how);
     }
-    let code = drive_all(&runs, &args.out, &args.how)?;
-    if code == Code::Interrupted {
-        return Ok(code);
+    let sweep = drive_all(&runs, &args.out, &args.how)?;
+    if !args.how.json {
+        output::print(&sweep.text())?;
     }
-    // failed runs are missing in the report; it says so
-    let options = Options { title: title.into(), ..Options::default() };
-    report::make(&[args.out.join("runs")], &args.out.join("report"), &options, false)?;
-    Ok(code)
+    let report = match sweep.code() {
+        Code::Interrupted => None,
+        // failed runs are missing in the report; it says so
+        _ => {
+            let options = Options { title: title.into(), ..Options::default() };
+            Some(report::make(&[args.out.join("runs")], &args.out.join("report"), &options, false)?)
+        }
+    };
+    if args.how.json {
+        output::print(&serde_json::to_string_pretty(&json!({"sweep": sweep, "report": report}))?)?;
+    } else if let Some(report) = report {
+        output::print(&report.markdown)?;
+    }
+    Ok(sweep.code())
 }
 
 fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> {
@@ -83,11 +94,22 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     eprintln!("measuring this machine ...");
     let seconds = estimate(runs, threads, dir.path()).context("the measurement failed")?;
+    let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
+    if how.json {
+        let run = |(run, s): (&epo_lab::sweep::Planned, &f64)| {
+            let mut value = what(run);
+            value["seconds"] = json!(s);
+            value
+        };
+        let runs: Vec<_> = runs.iter().zip(&seconds).map(run).collect();
+        let document = json!({"jobs": jobs, "threads": threads, "seconds": total, "runs": runs});
+        output::print(&serde_json::to_string_pretty(&document)?)?;
+        return Ok(Code::Done);
+    }
     let mut lines = vec!["| Run | Steps | Time |".to_owned(), "| --- | ---: | ---: |".to_owned()];
     for (run, &s) in runs.iter().zip(&seconds) {
         lines.push(format!("| {} | {} | {} |", run.id, run.steps, duration(s)));
     }
-    let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
     lines.push(format!(
         "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine.",
         runs.len(),

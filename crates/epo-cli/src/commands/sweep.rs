@@ -10,6 +10,8 @@ use epo_lab::history::read_run;
 use epo_lab::report::Achieved;
 use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -44,6 +46,9 @@ pub(crate) struct How {
     /// No overview on stderr
     #[arg(long, short)]
     quiet: bool,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 impl How {
@@ -62,12 +67,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let runs = SweepFile::parse(&text).and_then(|file| file.plan()).map_err(usage)?;
     if args.dry_run {
         let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-        output::print(&ids.join("\n"))?;
+        output::print(&match args.how.json {
+            true => {
+                serde_json::to_string_pretty(&json!({"runs": runs.iter().map(what).collect::<Vec<_>>()}))?
+            }
+            false => ids.join("\n"),
+        })?;
         return Ok(Code::Done);
     }
     let stem = args.file.file_stem().unwrap_or("sweep".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
-    drive_all(&runs, &out, &args.how)
+    let summary = drive_all(&runs, &out, &args.how)?;
+    output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
+    Ok(summary.code())
 }
 
 /// A mistake in a sweep file is a mistake of usage.
@@ -75,8 +87,13 @@ pub(crate) fn usage(error: PlanError) -> anyhow::Error {
     anyhow::Error::new(Exit(Code::Usage)).context(error.to_string())
 }
 
-/// Drives the runs to their ends and prints the table of them.
-pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Result<Code> {
+/// What a planned run is, as JSON.
+pub(crate) fn what(run: &Planned) -> serde_json::Value {
+    json!({"id": run.id, "task": run.task, "algo": run.algo, "seed": run.seed, "steps": run.steps})
+}
+
+/// Drives the runs to their ends.
+pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Result<Summary> {
     let (jobs, threads) = how.shares(runs.len());
     let program = match &how.command {
         Some(command) => vec![command.clone()],
@@ -88,41 +105,110 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let fates = drive(runs, &options, &stop, &mut |overview| screen.show(overview));
     screen.clear();
     let fates = fates.with_context(|| format!("the sweep in {} cannot go on", out.display()))?;
-    output::print(&summary(runs, &fates, out))?;
-    let pending = fates.iter().filter(|fate| matches!(fate, Fate::Pending)).count();
+    let rows: Vec<Row> = runs.iter().zip(fates).map(|(run, fate)| Row::new(run, fate, out)).collect();
+    let count = |state| rows.iter().filter(|row| row.state == state).count();
+    let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
         eprintln!("{pending} runs are not finished; the same command goes on with them");
-        return Ok(Code::Interrupted);
     }
-    let failed = fates.iter().any(|fate| matches!(fate, Fate::Failed(..)));
-    Ok(if failed { Code::Failed } else { Code::Done })
+    Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
 }
 
-fn summary(runs: &[Planned], fates: &[Fate], out: &Path) -> String {
-    let mut lines = vec![
-        "| Run | State | Time | Return | Cost |".to_owned(),
-        "| --- | --- | ---: | ---: | ---: |".to_owned(),
-    ];
-    let mut failures = Vec::new();
-    for (run, fate) in runs.iter().zip(fates) {
-        let (state, time) = match fate {
-            Fate::Done(ended) => ("done", duration(ended.seconds)),
-            Fate::Failed(ended, log) => {
-                failures.push(format!("{} failed, {} (log: {})", run.id, ended.message, log.display()));
-                ("failed", duration(ended.seconds))
-            }
-            Fate::Pending => ("not finished", String::new()),
+/// What became of a sweep. Serialised, it is what `epo sweep --json` prints.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    out: PathBuf,
+    done: usize,
+    failed: usize,
+    pending: usize,
+    runs: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    id: String,
+    task: String,
+    algo: String,
+    seed: u64,
+    /// Environment steps that it is to make.
+    steps: u64,
+    state: &'static str,
+    /// Run folder, if it was begun.
+    folder: Option<PathBuf>,
+    /// From start to end under the last holder.
+    seconds: Option<f64>,
+    /// Means over the last 10 % of the steps.
+    #[serde(rename = "return")]
+    ret: Option<f64>,
+    cost: Option<f64>,
+    /// Of a failed run.
+    exit_code: Option<i32>,
+    message: Option<String>,
+    log: Option<PathBuf>,
+}
+
+impl Row {
+    fn new(run: &Planned, fate: Fate, out: &Path) -> Self {
+        let (state, ended, log) = match fate {
+            Fate::Done(ended) => ("done", Some(ended), None),
+            Fate::Failed(ended, log) => ("failed", Some(ended), Some(log)),
+            Fate::Pending => ("pending", None, None),
         };
-        let folder = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
-        let record = folder.map(|parent| parent.path().join(&run.id)).find_map(|dir| read_run(&dir).ok());
-        let (ret, cost) = record.map_or((String::new(), String::new()), |(run, _)| {
-            let achieved = Achieved::of(&run, 0.1);
-            (format!("{:.2}", achieved.ret), format!("{:.2}", achieved.cost))
-        });
-        lines.push(format!("| {} | {state} | {time} | {ret} | {cost} |", run.id));
+        let parents = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
+        let folder = parents.map(|parent| parent.path().join(&run.id)).find(|dir| dir.is_dir());
+        let record = folder.as_ref().and_then(|dir| read_run(dir).ok());
+        let achieved = record.map(|(run, _)| Achieved::of(&run, 0.1));
+        let failure = ended.as_ref().filter(|_| log.is_some());
+        Self {
+            id: run.id.clone(),
+            task: run.task.clone(),
+            algo: run.algo.clone(),
+            seed: run.seed,
+            steps: run.steps,
+            state,
+            folder,
+            seconds: ended.as_ref().map(|e| e.seconds),
+            ret: achieved.map(|a| a.ret),
+            cost: achieved.map(|a| a.cost),
+            exit_code: failure.and_then(|e| e.code),
+            message: failure.map(|e| e.message.clone()),
+            log,
+        }
     }
-    lines.extend(failures);
-    lines.join("\n")
+}
+
+impl Summary {
+    pub(crate) fn code(&self) -> Code {
+        match (self.pending, self.failed) {
+            (0, 0) => Code::Done,
+            (0, _) => Code::Failed,
+            _ => Code::Interrupted,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut lines = vec![
+            "| Run | State | Time | Return | Cost |".to_owned(),
+            "| --- | --- | ---: | ---: | ---: |".to_owned(),
+        ];
+        let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.2}"));
+        for run in &self.runs {
+            let time = run.seconds.map_or(String::new(), duration);
+            let state = if run.state == "pending" { "not finished" } else { run.state };
+            lines.push(format!(
+                "| {} | {state} | {time} | {} | {} |",
+                run.id,
+                number(run.ret),
+                number(run.cost)
+            ));
+        }
+        for run in &self.runs {
+            if let (Some(message), Some(log)) = (&run.message, &run.log) {
+                lines.push(format!("{} failed, {message} (log: {})", run.id, log.display()));
+            }
+        }
+        lines.join("\n")
+    }
 }
 
 /// `1 h 02 min`, `3 min 20 s` or `4 s`.

@@ -66,17 +66,24 @@ fn first_note(notes: &[Note]) -> String {
     notes.first().map_or_else(|| "no folder was named".to_owned(), ToString::to_string)
 }
 
-/// What a report was made of.
-#[derive(Debug)]
+/// What a report was made of, and what was written. Serialised, it is what `epo report --json` prints.
+#[derive(Debug, serde::Serialize)]
 pub struct Summary {
     /// The page.
     pub page: PathBuf,
+    /// Every file that was written, the page last.
+    pub files: Vec<PathBuf>,
     /// Runs shown.
     pub runs: usize,
-    /// Tables as Markdown, with the caveats.
-    pub markdown: String,
+    /// What so few seeds do not show.
+    pub caveats: Vec<String>,
     /// What the reader should know about single folders.
     pub notes: Vec<Note>,
+    /// Tables as data: `{"name", "title", "columns", "rows"}` each.
+    pub tables: Vec<serde_json::Value>,
+    /// Tables as Markdown, with the caveats.
+    #[serde(skip)]
+    pub markdown: String,
 }
 
 /// One drawn figure.
@@ -100,21 +107,23 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     let tables = tables::tables(&groups, options.final_share);
     let caveats = tables::caveats(&groups);
 
+    let mut files = Vec::new();
+    let mut save = |path: PathBuf, bytes: &[u8]| save(path, bytes).map(|path| files.push(path));
     for figure in &figures {
-        save(&out.join("figures").join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
-        save(&out.join("figures").join(format!("{}.png", figure.name)), &figure.png)?;
+        save(out.join("figures").join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
+        save(out.join("figures").join(format!("{}.png", figure.name)), &figure.png)?;
     }
     for (task, text) in &curves {
-        save(&out.join("curves").join(format!("{}.csv", file_name(task))), text.as_bytes())?;
+        save(out.join("curves").join(format!("{}.csv", file_name(task))), text.as_bytes())?;
     }
     for table in &tables {
         let path = |ending: &str| out.join("tables").join(format!("{}.{ending}", table.name));
-        save(&path("md"), table.to_markdown().as_bytes())?;
-        save(&path("csv"), table.to_csv().as_bytes())?;
-        save(&path("tex"), table.to_latex().as_bytes())?;
+        save(path("md"), table.to_markdown().as_bytes())?;
+        save(path("csv"), table.to_csv().as_bytes())?;
+        save(path("tex"), table.to_latex().as_bytes())?;
     }
     let markdown = markdown(&tables, &caveats);
-    save(&out.join("report.md"), format!("# {}\n\n{markdown}", options.title).as_bytes())?;
+    save(out.join("report.md"), format!("# {}\n\n{markdown}", options.title).as_bytes())?;
     let page = out.join("index.html");
     let content = html::Page {
         options,
@@ -124,15 +133,17 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
         caveats: &caveats,
         notes: &notes,
     };
-    save(&page, content.render().as_bytes())?;
-    Ok(Summary { page, runs: shown, markdown, notes })
+    save(page.clone(), content.render().as_bytes())?;
+    let tables = tables.iter().map(Table::to_json).collect();
+    Ok(Summary { page, files, runs: shown, caveats, notes, tables, markdown })
 }
 
-fn save(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+fn save(path: PathBuf, bytes: &[u8]) -> Result<PathBuf, ReportError> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)
-        .and_then(|()| fs::write(path, bytes))
-        .map_err(|source| ReportError::Write { path: path.to_owned(), source })
+    match fs::create_dir_all(parent).and_then(|()| fs::write(&path, bytes)) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ReportError::Write { path, source }),
+    }
 }
 
 /// A task id as a file name.

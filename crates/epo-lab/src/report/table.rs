@@ -1,8 +1,10 @@
-//! A table that is written as Markdown, CSV, LaTeX and HTML.
+//! A table that is written as Markdown, CSV, LaTeX, HTML and JSON.
 //!
-//! CSV holds every number in full and splits a cell with a spread or an interval into columns; the others round.
+//! CSV and JSON hold every number in full and split a cell with a spread or an interval; the others round.
 
 use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
 
 use super::canvas::escape;
 use crate::stats::{self, Interval};
@@ -53,24 +55,56 @@ impl Cell {
         }
     }
 
-    fn csv(&self, kind: Kind) -> Vec<String> {
-        let width = match kind {
-            Kind::Text | Kind::Number => 1,
-            Kind::Spread => 2,
-            Kind::Interval => 3,
-        };
-        let mut cells = match self {
-            Self::Text(text) if text.contains([',', '"', '\n']) => {
-                vec![format!("\"{}\"", text.replace('"', "\"\""))]
-            }
-            Self::Text(text) => vec![text.clone()],
-            Self::Number(v) => vec![v.to_string()],
-            Self::Spread(mean, sd) => vec![mean.to_string(), sd.map_or(String::new(), |s| s.to_string())],
-            Self::Interval(i) => vec![i.point.to_string(), i.lo.to_string(), i.hi.to_string()],
+    /// The parts of a cell, as many as [`keys`] has names for its column; `None` for what does not exist.
+    fn parts(&self, width: usize) -> Vec<Option<Part<'_>>> {
+        let mut parts = match self {
+            Self::Text(text) => vec![Some(Part::Text(text))],
+            Self::Number(v) => vec![Some(Part::Number(*v))],
+            Self::Spread(mean, sd) => vec![Some(Part::Number(*mean)), sd.map(Part::Number)],
+            Self::Interval(i) => [i.point, i.lo, i.hi].map(|v| Some(Part::Number(v))).to_vec(),
             Self::Missing => Vec::new(),
         };
-        cells.resize(width, String::new());
-        cells
+        parts.resize(width, None);
+        parts
+    }
+}
+
+/// What a column of the CSV, or a key of the JSON, holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part<'a> {
+    Text(&'a str),
+    Number(f64),
+}
+
+impl Part<'_> {
+    fn csv(self) -> String {
+        match self {
+            Self::Text(text) if text.contains([',', '"', '\n']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
+            Self::Text(text) => text.to_owned(),
+            Self::Number(v) => v.to_string(),
+        }
+    }
+
+    /// `null` for a number that JSON has no word for.
+    fn json(self) -> Value {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Number(v) => v.into(),
+        }
+    }
+}
+
+/// Names of the parts of a column: `Return 95 %` is `return_95`, `return_95_lo`, `return_95_hi`.
+fn keys((name, kind): &(String, Kind)) -> Vec<String> {
+    let words = name.to_lowercase();
+    let words: Vec<&str> = words.split([' ', ',', '%', '(', ')']).filter(|w| !w.is_empty()).collect();
+    let base = words.join("_");
+    match kind {
+        Kind::Text | Kind::Number => vec![base],
+        Kind::Spread => vec![format!("{base}_mean"), format!("{base}_sd")],
+        Kind::Interval => vec![base.clone(), format!("{base}_lo"), format!("{base}_hi")],
     }
 }
 
@@ -115,20 +149,34 @@ impl Table {
     }
 
     pub(crate) fn to_csv(&self) -> String {
-        let header = self.columns.iter().flat_map(|(name, kind)| {
-            let base = name.to_lowercase().replace([' ', ',', '%'], "_");
-            match kind {
-                Kind::Text | Kind::Number => vec![base],
-                Kind::Spread => vec![format!("{base}_mean"), format!("{base}_sd")],
-                Kind::Interval => vec![base.clone(), format!("{base}_lo"), format!("{base}_hi")],
-            }
-        });
+        let header = self.columns.iter().flat_map(keys);
         let mut out = header.collect::<Vec<_>>().join(",") + "\n";
         for row in &self.rows {
-            let cells = row.iter().zip(&self.columns).flat_map(|(cell, column)| cell.csv(column.1));
+            let cells = self.parts(row).map(|(_, part)| part.map_or_else(String::new, Part::csv));
             out += &(cells.collect::<Vec<_>>().join(",") + "\n");
         }
         out
+    }
+
+    /// `{"name", "title", "columns", "rows"}`; each row is an object with the columns of the CSV as keys.
+    pub(crate) fn to_json(&self) -> Value {
+        let row = |row: &Vec<Cell>| -> Map<String, Value> {
+            self.parts(row).map(|(key, part)| (key, part.map_or(Value::Null, Part::json))).collect()
+        };
+        json!({
+            "name": self.name,
+            "title": self.title,
+            "columns": self.columns.iter().flat_map(keys).collect::<Vec<_>>(),
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Every key of a row with its value.
+    fn parts<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (String, Option<Part<'a>>)> {
+        self.columns.iter().map(keys).zip(row).flat_map(|(keys, cell)| {
+            let parts = cell.parts(keys.len());
+            keys.into_iter().zip(parts)
+        })
     }
 
     pub(crate) fn to_latex(&self) -> String {
@@ -216,6 +264,18 @@ mod tests {
         let want = "task,return_mean,return_sd,p,p_lo,p_hi,runs\n\
                     \"a_1,<b>\",1234.5678,0.004,0.5,0.25,1,3\nx|y,-0.001,,,,,\n";
         assert_eq!(table().to_csv(), want);
+    }
+
+    #[test]
+    fn json_has_the_columns_of_the_csv_as_keys() {
+        let json = table().to_json();
+        assert_eq!(json["columns"], json!(["task", "return_mean", "return_sd", "p", "p_lo", "p_hi", "runs"]));
+        let first = json!({"task": "a_1,<b>", "return_mean": 1234.5678, "return_sd": 0.004, "p": 0.5, "p_lo": 0.25,
+            "p_hi": 1.0, "runs": 3.0});
+        assert_eq!(json["rows"][0], first);
+        assert_eq!(json["rows"][1]["return_sd"], Value::Null, "a spread of one run does not exist");
+        assert_eq!(keys(&("Epochs above, %".into(), Kind::Spread)), ["epochs_above_mean", "epochs_above_sd"]);
+        assert_eq!(keys(&("PPOLag (OmniSafe)".into(), Kind::Number)), ["ppolag_omnisafe"]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
         vec![
             text(&g.task),
             text(&g.label),
-            Cell::Text(g.achieved.len().to_string()),
+            Cell::Number(g.achieved.len() as f64),
             Cell::spread(&ret),
             Cell::interval(ci(&ret)),
             Cell::spread(&cost),
@@ -67,7 +67,7 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
         columns: vec![
             column("Task", Kind::Text),
             column("Algorithm", Kind::Text),
-            column("Seeds", Kind::Text),
+            column("Seeds", Kind::Number),
             column("Return", Kind::Spread),
             column("Return 95 %", Kind::Interval),
             column("Cost", Kind::Spread),
@@ -179,7 +179,7 @@ impl<'a> Together<'a> {
                 |statistic| Cell::interval(stats::interval(&scores, statistic, SEED).map(not_negative));
             vec![
                 text(label),
-                Cell::Text(runs.len().to_string()),
+                Cell::Number(runs.len() as f64),
                 estimate(Statistic::Iqm),
                 estimate(Statistic::Mean),
                 Cell::interval(stats::proportion(runs.iter().filter(|a| a.feasible()).count(), runs.len())),
@@ -195,7 +195,7 @@ impl<'a> Together<'a> {
             ),
             columns: vec![
                 column("Algorithm", Kind::Text),
-                column("Runs", Kind::Text),
+                column("Runs", Kind::Number),
                 column("IQM", Kind::Interval),
                 column("Mean", Kind::Interval),
                 column("Feasible", Kind::Interval),
