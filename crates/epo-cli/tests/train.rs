@@ -270,6 +270,33 @@ fn the_printed_configuration_is_one_that_can_be_read() {
 }
 
 #[test]
+fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
+    let root = tempfile::tempdir().unwrap();
+    let trained = train_in(root.path()).args(["--set", "run.steps=2200"]).output().unwrap(); // an episode ends
+    assert_eq!(code(&trained), 0, "{trained:?}");
+    let (dir, out) = (folder(root.path()), root.path().join("report"));
+    let file = dir.join("config.toml");
+    let said = || {
+        let outputs = [
+            resume(&dir).output().unwrap(),
+            epo(&["eval", "--episodes", "1"]).arg(&dir).output().unwrap(),
+            epo(&["report"]).arg(&dir).arg("--out").arg(&out).output().unwrap(),
+        ];
+        outputs.map(|output| {
+            assert_eq!(code(&output), 0, "{output:?}");
+            String::from_utf8_lossy(&output.stderr).contains("begun by version 0.0.9")
+        })
+    };
+    assert_eq!(said(), [false; 3], "this version");
+    let ours = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, ours.replacen(env!("CARGO_PKG_VERSION"), "0.0.9", 1)).unwrap();
+    assert_eq!(said(), [true; 3], "resume, eval and report");
+    let again = epo(&["train", "--print-config", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(code(&again), 0, "{again:?}");
+    assert!(ours.ends_with(&*String::from_utf8_lossy(&again.stdout)), "{again:?}");
+}
+
+#[test]
 fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).arg("--quiet").output().unwrap();

@@ -12,6 +12,9 @@ use toml::{Table, Value};
 
 use crate::layers::{assignment, nearest, overlay};
 
+/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
+pub(crate) const VERSION_KEY: &str = "epo_version";
+
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTable {
@@ -111,7 +114,9 @@ impl ResolvedRun {
     pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
         let mut layers = Vec::new();
         if let Some(text) = file {
-            layers.push(text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?);
+            let mut table = text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?;
+            table.remove(VERSION_KEY); // says who wrote the file, not what to do
+            layers.push(table);
         }
         for text in set {
             layers.push(assignment(text)?);

@@ -10,6 +10,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::config::VERSION_KEY;
+use crate::runs::version_note;
+
 /// Who wrote a run folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -156,15 +159,19 @@ pub fn read_run(dir: &Path) -> Result<(Run, Vec<String>), String> {
         }
         (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
     };
-    if let Some(version) = config.get("epo_version").or_else(|| config.get("version"))
-        && version != env!("CARGO_PKG_VERSION")
-    {
-        notes.push(format!("The run was made by version {version}, this is {}.", env!("CARGO_PKG_VERSION")));
-    }
-    let text = read("progress.csv")?.ok_or("There is no progress.csv: the run has not finished an epoch.")?;
-    let progress = Progress::parse(&text, &mut notes)?;
-    let (task, algo, seed) = identity(dir, source, &config)?;
-    let limit = limit(source, &config).ok_or("The config names no cost limit.")?;
+    let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
+    let version = version.and_then(|version| version_note(version));
+    let progress = read("progress.csv")?
+        .ok_or_else(|| "There is no progress.csv: the run has not finished an epoch.".to_owned())
+        .and_then(|text| Progress::parse(&text, &mut notes))
+        .and_then(|progress| {
+            let limit = limit(source, &config).ok_or("The config names no cost limit.")?;
+            Ok((progress, limit, identity(dir, source, &config)?))
+        });
+    // a run of another version may lack what this one needs: that is then the likely reason
+    let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
+    let (progress, limit, (task, algo, seed)) = progress.map_err(because)?;
+    notes.extend(version.map(|v| format!("Note that {v}.")));
     let run = Run {
         path: dir.to_owned(),
         source,
@@ -425,6 +432,8 @@ mod tests {
             ("h-no-limit/progress.csv", &good),
             ("i-no-task/config.toml", "[run]\nlimit = 1\n"),
             ("i-no-task/progress.csv", &good),
+            ("l-old-and-unreadable/config.toml", &other.replace("limit", "bound")),
+            ("l-old-and-unreadable/progress.csv", &good),
             ("j-only-header/config.toml", CONFIG),
             ("j-only-header/progress.csv", HEADER),
         ]);
@@ -448,6 +457,7 @@ mod tests {
             ("g-old", "columns differ"),
             ("h-no-limit", "no cost limit"),
             ("i-no-task", "`run.seed`"),
+            ("l-old-and-unreadable", "no cost limit. Note that the run was begun by version 0.0.1"),
             ("j-only-header", "no finished episode"),
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),

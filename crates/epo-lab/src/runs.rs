@@ -8,7 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use epo_core::Env;
 
 use crate::LabError;
-use crate::config::ResolvedRun;
+use crate::config::{ResolvedRun, VERSION_KEY};
+
+/// Version of this program, which `config.toml` of a run names.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
 /// of that name in place of seed and time.
@@ -58,7 +61,21 @@ fn utc(seconds: u64) -> String {
 
 /// Writes `config.toml`, whole or not at all.
 pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError> {
-    write_whole(&dir.join("config.toml"), run.to_toml().as_bytes())
+    let text = format!("{VERSION_KEY} = \"{VERSION}\"\n\n{}", run.to_toml());
+    write_whole(&dir.join("config.toml"), text.as_bytes())
+}
+
+/// A word about a run that another version of this program began; `None` for this version, and for a folder that
+/// names none.
+pub fn other_version(dir: &Path) -> Option<String> {
+    let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
+    version_note(table.get(VERSION_KEY)?.as_str()?)
+}
+
+/// The sentence of [`other_version`].
+pub(crate) fn version_note(version: &str) -> Option<String> {
+    let differs = version != VERSION;
+    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
 }
 
 /// Writes a file under a temporary name, syncs and renames it.
@@ -79,7 +96,10 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     let text =
         fs::read_to_string(&path).map_err(|e| LabError::run(dir, format!("not a run folder ({e})")))?;
     let read = ResolvedRun::from_layers(Some(&text), &[]);
-    read.map_err(|e| LabError::run(&path, format!("this configuration is not readable ({e})")))
+    read.map_err(|e| {
+        let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
+        LabError::run(&path, format!("this configuration is not readable ({e}{version})"))
+    })
 }
 
 /// How to make environments of a task: compiled once, then copied.
@@ -118,5 +138,26 @@ mod tests {
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
         write_config(&named, &run).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+    }
+
+    #[test]
+    fn a_run_of_another_version_is_known_by_its_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = ResolvedRun::from_layers(None, &[]).unwrap();
+        write_config(dir.path(), &run).unwrap();
+        assert_eq!(other_version(dir.path()), None, "this version");
+        let file = dir.path().join("config.toml");
+        let ours = fs::read_to_string(&file).unwrap();
+        assert!(ours.starts_with(&format!("epo_version = \"{VERSION}\"\n")), "{ours}");
+        fs::write(&file, ours.replacen(VERSION, "0.0.9", 1)).unwrap();
+        assert!(other_version(dir.path()).unwrap().contains("version 0.0.9"));
+        assert_eq!(read_config(dir.path()).unwrap(), run, "it is still read");
+        fs::write(&file, ours.replacen(VERSION, "0.0.9", 1) + "\n[old]\nkey = 1\n").unwrap();
+        let error = read_config(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("`old`") && error.contains("version 0.0.9"), "{error}");
+        fs::write(&file, run.to_toml()).unwrap();
+        assert_eq!(other_version(dir.path()), None, "a folder that names none");
+        let set = ResolvedRun::from_layers(None, &["epo_version=1".into()]);
+        assert!(set.is_err(), "a version is not a setting");
     }
 }

@@ -36,6 +36,7 @@ impl<'a> Trainer<'a> {
     /// A run that died before its first checkpoint begins again. `threads` replaces the number in its configuration.
     pub fn resume(dir: &Path, threads: Option<usize>, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         let mut run = runs::read_config(dir)?;
+        let version = runs::other_version(dir);
         run.train.threads = threads.unwrap_or(run.train.threads);
         let root = dir.join("checkpoint");
         if checkpoint::is_empty(&root) {
@@ -49,6 +50,7 @@ impl<'a> Trainer<'a> {
         trainer.restore(state, &tensors).map_err(|why| LabError::run(&root, why))??;
         checkpoint::forget_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
+        trainer.notes.extend(version);
         let back = |note| format!("{note}; going on from epoch {}", loaded.number);
         trainer.notes.extend(loaded.passed_over.into_iter().map(back));
         Ok(trainer)
@@ -212,7 +214,7 @@ impl<'a> Trainer<'a> {
         self.epoch
     }
 
-    /// What a user should know about how it began: damaged checkpoints that were passed over.
+    /// What a user should know about how it began: another version, damaged checkpoints that were passed over.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -44,6 +44,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         stochastic: args.stochastic,
         threads: args.threads.unwrap_or_else(cores),
     };
+    if let Some(note) = runs::other_version(&args.run) {
+        eprintln!("note: {note}");
+    }
     let (report, notes) = evaluate_run(&args.run, &make_env, plan)?;
     notes.iter().for_each(|note| eprintln!("{note}; the one before it is used"));
     let json = serde_json::to_string_pretty(&report)?;

@@ -100,14 +100,13 @@ pub struct Group {
 
 /// Config paths that never tell two experiments apart.
 fn is_incidental(path: &str) -> bool {
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 8] = [
         "run.seed",
         "run.task",
         "run.name",
         "run.dir",
         "train.threads",
-        "epo_version",
-        "version",
+        crate::config::VERSION_KEY,
         "seed",
         "env_id",
     ];
