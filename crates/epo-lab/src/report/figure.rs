@@ -197,7 +197,10 @@ impl Panel {
         }
         for s in self.series.iter().rev() {
             let line: Vec<_> = s.steps.iter().zip(&s.mean).map(|(&u, &v)| (x.at(u), y.at(v))).collect();
-            canvas.line(&line, colour(s.entry), 2.2, dash(s.entry));
+            match line[..] {
+                [point] => canvas.fill(&dot(point), colour(s.entry), 1.0), // a run of one epoch
+                _ => canvas.line(&line, colour(s.entry), 2.2, dash(s.entry)),
+            }
         }
         canvas.line(&[(left, top), (left, bottom), (right, bottom)], AXIS, 1.2, None);
         canvas.text(&self.title, ((left + right) / 2.0, top - 10.0), TITLE, Anchor::Middle, false);
@@ -224,6 +227,13 @@ impl Panel {
         let lo = if is_cost && (never_negative || lo > 0.0) { 0.0 } else { lo };
         ticks(lo, if hi > lo { hi } else { lo + 1.0 }, 5)
     }
+}
+
+/// A small disc.
+fn dot((x, y): (f32, f32)) -> Vec<(f32, f32)> {
+    const RADIUS: f32 = 4.0;
+    let at = |i: u8| (f32::from(i) * std::f32::consts::TAU / 16.0).sin_cos();
+    (0..16).map(at).map(|(sin, cos)| (x + RADIUS * cos, y + RADIUS * sin)).collect()
 }
 
 /// Closed outlines of the stretches where a series has a band.
@@ -291,6 +301,22 @@ mod tests {
         let band = vec![(nan, nan), (0.0, 1.0), (0.0, 2.0), (nan, nan), (1.0, 1.0)];
         let s = Series { steps: vec![0.0, 1.0, 2.0, 3.0, 4.0], mean: vec![0.5; 5], band, entry: 0 };
         assert_eq!(band_outlines(&s), vec![vec![(1.0, 1.0), (2.0, 2.0), (2.0, 0.0), (1.0, 0.0)]]);
+    }
+
+    #[test]
+    fn a_run_of_one_epoch_is_seen() {
+        let series = |n: usize| Series {
+            entry: 0,
+            steps: (1..=n).map(|i| 1000.0 * i as f64).collect(),
+            mean: vec![1.0; n],
+            band: vec![(f64::NAN, f64::NAN); n],
+        };
+        let svg = |n: usize| {
+            let panel = Panel { title: "T".into(), series: vec![series(n)], ..Panel::default() };
+            Figure { columns: 1, panels: vec![panel], legend: Vec::new() }.draw().to_svg("t")
+        };
+        assert!(svg(1).contains("fill=\"#d55e00\""), "a dot");
+        assert!(svg(2).contains("stroke=\"#d55e00\"") && !svg(2).contains("fill=\"#d55e00\""), "a line");
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub struct Group {
     pub task: String,
     /// Name in legends and tables.
     pub label: String,
+    /// What the name stands for, if it is a letter: the values that differ from other runs of the algorithm.
+    pub variant: Option<String>,
     /// All its runs, by seed.
     pub runs: Vec<Run>,
     /// What the runs achieved that got as far as the others of the task.
@@ -152,15 +154,17 @@ const REACHED: f64 = 0.9;
 /// Sorts runs into groups, by task and then in the order of the legend.
 pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<Group> {
     let labels = labels(&runs);
-    let mut sorted: BTreeMap<((usize, String), usize, String), Vec<Run>> = BTreeMap::new();
+    let mut sorted: BTreeMap<((usize, String), usize, Label), Vec<Run>> = BTreeMap::new();
     for (run, label) in runs.into_iter().zip(labels) {
-        sorted.entry(((task_rank(&run.task), run.task.clone()), rank(&label), label)).or_default().push(run);
+        let place = ((task_rank(&run.task), run.task.clone()), rank(&label.name), label);
+        sorted.entry(place).or_default().push(run);
     }
     let mut groups: Vec<Group> = sorted
         .into_iter()
         .map(|(((_, task), _, label), runs)| {
             let runs = one_per_seed(runs, notes);
-            Group { task, label, runs, achieved: Vec::new(), scores: Vec::new() }
+            let Label { name: label, variant } = label;
+            Group { task, label, variant, runs, achieved: Vec::new(), scores: Vec::new() }
         })
         .collect();
     for group in groups.chunk_by_mut(|a, b| a.task == b.task) {
@@ -170,9 +174,18 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
     groups
 }
 
+/// Longest text of differences that is shown in a legend; beyond it variants are called A, B, …
+const LONGEST: usize = 40;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Label {
+    name: String,
+    variant: Option<String>,
+}
+
 /// A name for each run: its algorithm, and the config values in which it differs from runs of the same algorithm and
 /// task.
-fn labels(runs: &[Run]) -> Vec<String> {
+fn labels(runs: &[Run]) -> Vec<Label> {
     let mut values: BTreeMap<(Source, &str, &str, &str), BTreeSet<&str>> = BTreeMap::new();
     for run in runs {
         for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
@@ -185,17 +198,37 @@ fn labels(runs: &[Run]) -> Vec<String> {
             varying.entry((*source, algo)).or_default().insert(key);
         }
     }
-    let label = |run: &Run| {
-        let keys = varying.get(&(run.source, run.algo.as_str())).cloned().unwrap_or_default();
-        let differences = keys.iter().filter_map(|key| {
+    let differences = |run: &Run| {
+        let keys = varying.get(&(run.source, run.algo.as_str())).into_iter().flatten();
+        let parts = keys.filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
             run.config.get(*key).map(|value| format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
-        let mut parts = vec![display(run.source, &run.algo)];
-        parts.extend(differences);
-        parts.join(", ")
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    let mut variants: BTreeMap<(Source, &str), BTreeSet<String>> = BTreeMap::new();
+    for run in runs {
+        variants.entry((run.source, &run.algo)).or_default().insert(differences(run));
+    }
+    let label = |run: &Run| {
+        let (algo, own) = (display(run.source, &run.algo), differences(run));
+        let all = &variants[&(run.source, run.algo.as_str())];
+        match all.iter().any(|d| d.len() > LONGEST) {
+            _ if own.is_empty() => Label { name: algo, variant: None },
+            false => Label { name: format!("{algo}, {own}"), variant: None },
+            true => {
+                let place = all.iter().position(|d| *d == own).unwrap_or(0);
+                Label { name: format!("{algo} {}", letter(place)), variant: Some(own) }
+            }
+        }
     };
     runs.iter().map(label).collect()
+}
+
+/// A, B, …, Z, A2, B2, …
+fn letter(place: usize) -> String {
+    let letter = char::from(b'A' + (place % 26) as u8);
+    if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
 /// Runs by seed; of two with the same seed the longer one stays.
@@ -405,6 +438,26 @@ pub(crate) mod tests {
         let got = groups(runs, 0.1, &mut Vec::new());
         let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
         assert_eq!(labels, [("EPO, pmn both", 2), ("EPO, pmn linear", 1)]);
+    }
+
+    #[test]
+    fn variants_with_a_long_description_are_called_by_letters() {
+        let with = |pmn: &str, note: &str| {
+            let mut run = run("T", "epo", 0, &[(1.0, 1.0)]);
+            let config = [("algo.pmn", pmn), ("algo.a_rather_long_name", note), ("algo.another_one", note)];
+            run.config = config.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+            run
+        };
+        let runs = vec![with("linear", "2.0"), with("both", "1.0"), run("T", "ppo", 0, &[(1.0, 1.0)])];
+        let got = groups(runs, 0.1, &mut Vec::new());
+        let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.variant.as_deref())).collect();
+        let said = [
+            ("EPO A", Some("a_rather_long_name 1, another_one 1, pmn both")),
+            ("EPO B", Some("a_rather_long_name 2, another_one 2, pmn linear")),
+            ("PPO", None),
+        ];
+        assert_eq!(labels, said);
+        assert_eq!([letter(0), letter(25), letter(26)], ["A", "Z", "A2"]);
     }
 
     #[test]

@@ -4,13 +4,16 @@ use super::canvas::escape;
 use super::{Band, Drawn, Group, Options, Table};
 use crate::history::Note;
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
+const STYLE: &str = ":root{color-scheme:light}\
+body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
 color:#222;background:#fff}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:1px solid #ddd}\
-figure{margin:1.5rem 0}figure svg{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}\
+figure{margin:1.5rem 0}figure svg{width:100%;height:auto}figcaption{color:#555;font-size:.9rem}\
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-align:left;border-bottom:1px solid #ddd}\
-.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}.wide{overflow-x:auto}\
-.caveat{background:#fff6e5;border-left:4px solid #e69f00;padding:.5rem 1rem}\
-.note{color:#555;font-size:.9rem}code{font-size:.85em}";
+td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+.wide{overflow-x:auto}.caveat{background:#fff6e5;border-left:4px solid #e69f00;padding:.5rem 1rem}\
+.note{color:#555;font-size:.9rem}.note code,td code{overflow-wrap:anywhere}code{font-size:.85em}\
+@media print{body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}figure,tr,.caveat{break-inside:avoid}\
+.wide{overflow:visible}table{font-size:7.5pt}td,th{padding:.15rem .3rem}.n,td:first-child{white-space:normal}}";
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {

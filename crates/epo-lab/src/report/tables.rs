@@ -27,11 +27,27 @@ fn not_negative(interval: Interval) -> Interval {
 /// Every table that the groups allow.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     let together = Together::of(groups);
-    let mut tables = vec![final_performance(groups, share), violations(groups)];
+    let mut tables: Vec<Table> = variants(groups).into_iter().collect();
+    tables.extend([final_performance(groups, share), violations(groups)]);
     tables.extend(together.as_ref().map(Together::scores));
     tables.extend(together.as_ref().and_then(Together::beats));
     tables.extend(timing(groups));
     tables
+}
+
+/// What the letters stand for, if variants have some.
+fn variants(groups: &[Group]) -> Option<Table> {
+    let mut named: Vec<(&str, &str)> =
+        groups.iter().filter_map(|g| Some((g.label.as_str(), g.variant.as_deref()?))).collect();
+    named.sort_unstable();
+    named.dedup();
+    (!named.is_empty()).then(|| Table {
+        name: "variants",
+        title: "Variants".into(),
+        caption: "Runs of one algorithm that differ in more settings than a legend can hold.".into(),
+        columns: vec![column("Name", Kind::Text), column("Settings that differ", Kind::Text)],
+        rows: named.into_iter().map(|(name, settings)| vec![text(name), text(settings)]).collect(),
+    })
 }
 
 fn final_performance(groups: &[Group], share: f64) -> Table {
@@ -91,7 +107,7 @@ fn violations(groups: &[Group]) -> Table {
             Cell::spread(&collect(g, |a| 100.0 * a.above)),
             Cell::spread(&collect(g, |a| a.excess)),
             stays,
-            Cell::Text(format!("{reached} of {all}")),
+            if all == 0 { Cell::Missing } else { Cell::Text(format!("{reached} of {all}")) },
         ]
     });
     Table {
@@ -263,8 +279,10 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
     }
     if (1..5).contains(&fewest) {
         let lo = stats::proportion(fewest, fewest).map_or(0.0, |p| p.lo);
+        let all =
+            if fewest == 1 { "the only run is".into() } else { format!("{fewest} of {fewest} runs are") };
         out.push(format!(
-            "If {fewest} of {fewest} runs are feasible, the probability that the next one is may still be as low as {}.",
+            "If {all} feasible, the probability that the next one is may still be as low as {}.",
             number(lo)
         ));
         out.push("Order among algorithms whose intervals overlap is not established; 5 seeds are the least, 10 are usual.".into());
