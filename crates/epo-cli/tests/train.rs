@@ -270,6 +270,24 @@ fn the_printed_configuration_is_one_that_can_be_read() {
 }
 
 #[test]
+fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
+    let root = tempfile::tempdir().unwrap();
+    // a step so long that the policy is lost in the update, or only its noise, in the next epoch
+    for (lr, says) in [("1e38", "is NaN"), ("1e30", "environment 0 failed at step 50")] {
+        let path = root.path().join(lr);
+        let mut command = train_in(&path);
+        command.args(["--set", "train.kl_stop=false", "--set", &format!("train.lr={lr}")]);
+        let output = command.output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(code(&output), 5, "{message}");
+        assert!(message.contains("error: ") && message.contains(says), "{message}");
+        assert_eq!(code(&resume(&folder(&path)).output().unwrap()), 5, "the same again");
+        let output = epo(&["eval", "--episodes", "1"]).arg(folder(&path)).output().unwrap();
+        assert_eq!(code(&output), 0, "what was saved has a finite mean action: {output:?}");
+    }
+}
+
+#[test]
 fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).args(["--set", "run.steps=2200"]).output().unwrap(); // an episode ends

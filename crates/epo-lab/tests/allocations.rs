@@ -1,0 +1,83 @@
+//! Claim: nothing is allocated in the step and update loops. An epoch allocates for its row and its jobs, however many
+//! steps, passes and minibatches it has.
+//!
+//! A process of its own, because the counting allocator is the allocator of the whole process.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::alloc::System;
+use std::sync::atomic::AtomicBool;
+
+use epo_core::{Env, EnvError, EnvSpec, Step};
+use epo_lab::collect::MakeEnv;
+use epo_lab::config::ResolvedRun;
+use epo_lab::runs;
+use epo_lab::train::Trainer;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Times that the allocator was asked for memory, by any thread.
+fn asked() -> usize {
+    let Stats { allocations, reallocations, .. } = ALLOCATOR.stats();
+    allocations + reallocations
+}
+
+/// Allocates in every step: what the test must find.
+struct Wasteful(Box<dyn Env>);
+
+impl Env for Wasteful {
+    fn spec(&self) -> &EnvSpec {
+        self.0.spec()
+    }
+    fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+        self.0.reset(seed, obs)
+    }
+    fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+        self.0.step(std::hint::black_box(&action.to_vec()), obs)
+    }
+}
+
+/// Allocations of three epochs after the first, which warms up; no episode ends in them, and none saves.
+fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'_>) -> Vec<usize> {
+    let steps = 5 * steps_per_epoch;
+    let set = [
+        format!("run.algo={algo}"),
+        format!("run.steps={steps}"),
+        format!("train.steps_per_epoch={steps_per_epoch}"),
+        format!("train.passes={passes}"),
+        "train.envs=4".into(),
+        "train.threads=2".into(),
+        "train.batch=20".into(),
+        "train.kl_stop=false".into(),
+        "train.hidden=[8, 8]".into(),
+        "train.save_every=1000".into(),
+    ];
+    let run = ResolvedRun::from_layers(None, &set).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut trainer = Trainer::create(dir.path(), run, make).unwrap();
+    let mut seen = Vec::with_capacity(16);
+    trainer.train(&AtomicBool::new(false), |_| seen.push(asked())).unwrap();
+    seen.windows(2).map(|w| w[1] - w[0]).take(3).collect() // the last epoch saves
+}
+
+#[test]
+fn allocations_of_an_epoch_do_not_grow_with_its_steps_and_passes() {
+    let task = runs::task_maker("SafetyPointGoal1-v0").unwrap();
+    let most = |counts: &[usize]| *counts.iter().max().unwrap();
+    for algo in ["epo", "ppo", "ppo-lag", "cpo", "appo", "ipo", "p3o"] {
+        let small = per_epoch(algo, 80, 2, &task);
+        let steps = per_epoch(algo, 800, 2, &task); // 720 steps and 72 minibatches more
+        let passes = per_epoch(algo, 80, 22, &task); // 20 passes and 80 minibatches more
+        let said =
+            format!("{algo}: {small:?}, ten times the steps {steps:?}, eleven times the passes {passes:?}");
+        println!("{said}");
+        // a few come and go with the length of a number in the row and with the queues of the threads
+        let allowed = most(&small) + 10;
+        assert!(most(&steps) <= allowed && most(&passes) <= allowed, "{said}");
+    }
+    let wasteful = || Ok(Box::new(Wasteful(task()?)) as Box<dyn Env>);
+    let (small, steps) = (per_epoch("ppo", 80, 2, &wasteful), per_epoch("ppo", 800, 2, &wasteful));
+    assert!(most(&steps) >= most(&small) + 720, "an allocation per step is found: {small:?} {steps:?}");
+}
