@@ -10,3 +10,35 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
         done => done,
     }
 }
+
+/// A Markdown table that is also aligned for the eye; the first row is the header, the first `texts` columns are texts,
+/// the others numbers.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {
+    let width = |c: usize| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0).max(3);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cell = |c: usize| match c < texts {
+            true => format!("{:<1$}", row[c], widths[c]),
+            false => format!("{:>1$}", row[c], widths[c]),
+        };
+        format!("| {} |", (0..N).map(cell).collect::<Vec<_>>().join(" | "))
+    };
+    let rule = std::array::from_fn(|c| match c < texts {
+        true => "-".repeat(widths[c]),
+        false => "-".repeat(widths[c] - 1) + ":",
+    });
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    lines.insert(1.min(lines.len()), line(&rule));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned() {
+        let rows = [["Run", "Time"], ["epo-0", "1 s"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows, 1), ["| Run   | Time |", "| ----- | ---: |", "| epo-0 |  1 s |"]);
+    }
+}

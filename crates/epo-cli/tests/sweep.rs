@@ -38,7 +38,7 @@ fn a_sweep_killed_at_any_moment_ends_as_if_it_had_not_been() {
     std::fs::write(dir.path().join("s.toml"), file).unwrap();
     let whole = epo(dir.path(), &["sweep", "s.toml", "--out", "whole"]);
     assert!(whole.status.success(), "{}", text(&whole.stderr));
-    assert_eq!(text(&whole.stdout).matches("| done |").count(), 4, "{}", text(&whole.stdout));
+    assert_eq!(text(&whole.stdout).matches("| done  |").count(), 4, "{}", text(&whole.stdout));
     for i in 0..5 {
         // two drivers on one folder; SIGKILL gives neither a chance to tidy up
         let mut drivers: Vec<_> = (0..2)
@@ -80,7 +80,7 @@ fn a_failed_run_is_told_and_the_others_are_done() {
     let got = epo(dir.path(), &args);
     let out = text(&got.stdout);
     assert_eq!(got.status.code(), Some(1), "{out}");
-    assert!(out.contains("| done |") && out.contains("| failed |"), "{out}");
+    assert!(out.contains("| done   |") && out.contains("| failed |"), "{out}");
     assert!(out.contains("exit code 9: no luck"), "{out}");
     let json = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--json"]); // it stays failed
     assert_eq!(json.status.code(), Some(1));

@@ -60,6 +60,13 @@ pub struct Run {
     pub seconds_per_million: Option<Timing>,
 }
 
+impl Run {
+    /// Seconds of all its epochs, if they were recorded.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.seconds_per_million?.total * 1e-6 * self.points.last()?.steps)
+    }
+}
+
 /// Where the time went, in seconds per million environment steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
@@ -383,6 +390,7 @@ mod tests {
         let timing = run.seconds_per_million.unwrap(); // 20 s, 10 s and 32 s in 40 000 steps
         assert!((timing.rollout - 500.0).abs() < 1e-9 && (timing.update - 250.0).abs() < 1e-9, "{timing:?}");
         assert!((timing.total - 800.0).abs() < 1e-9, "{timing:?}");
+        assert!((run.seconds().unwrap() - 32.0).abs() < 1e-9);
     }
 
     #[test]

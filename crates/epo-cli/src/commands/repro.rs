@@ -106,10 +106,11 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
         output::print(&serde_json::to_string_pretty(&document)?)?;
         return Ok(Code::Done);
     }
-    let mut lines = vec!["| Run | Steps | Time |".to_owned(), "| --- | ---: | ---: |".to_owned()];
-    for (run, &s) in runs.iter().zip(&seconds) {
-        lines.push(format!("| {} | {} | {} |", run.id, run.steps, duration(s)));
-    }
+    let header = ["Run", "Steps", "Time"].map(str::to_owned);
+    let row =
+        |(run, s): (&epo_lab::sweep::Planned, &f64)| [run.id.clone(), run.steps.to_string(), duration(*s)];
+    let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&seconds).map(row)).collect();
+    let mut lines = output::table(&rows, 1);
     lines.push(format!(
         "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine.",
         runs.len(),

@@ -79,6 +79,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
     let summary = drive_all(&runs, &out, &args.how)?;
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
+    if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
+        eprintln!("curves and tables: epo report '{0}/runs' --out '{0}/report'", out.display());
+    }
     Ok(summary.code())
 }
 
@@ -135,7 +138,7 @@ struct Row {
     state: &'static str,
     /// Run folder, if it was begun.
     folder: Option<PathBuf>,
-    /// From start to end under the last holder.
+    /// Of all its epochs, whoever drove them.
     seconds: Option<f64>,
     /// Means over the last 10 % of the steps.
     #[serde(rename = "return")]
@@ -156,8 +159,9 @@ impl Row {
         };
         let parents = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
         let folder = parents.map(|parent| parent.path().join(&run.id)).find(|dir| dir.is_dir());
-        let record = folder.as_ref().and_then(|dir| read_run(dir).ok());
-        let achieved = record.map(|(run, _)| Achieved::of(&run, 0.1));
+        let record = folder.as_ref().and_then(|dir| read_run(dir).ok()).map(|(run, _)| run);
+        let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
+        let seconds = record.and_then(|run| run.seconds());
         let failure = ended.as_ref().filter(|_| log.is_some());
         Self {
             id: run.id.clone(),
@@ -167,7 +171,7 @@ impl Row {
             steps: run.steps,
             state,
             folder,
-            seconds: ended.as_ref().map(|e| e.seconds),
+            seconds: seconds.or(ended.as_ref().map(|e| e.seconds)),
             ret: achieved.map(|a| a.ret),
             cost: achieved.map(|a| a.cost),
             exit_code: failure.and_then(|e| e.code),
@@ -187,21 +191,15 @@ impl Summary {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut lines = vec![
-            "| Run | State | Time | Return | Cost |".to_owned(),
-            "| --- | --- | ---: | ---: | ---: |".to_owned(),
-        ];
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.2}"));
-        for run in &self.runs {
+        let row = |run: &Row| {
             let time = run.seconds.map_or(String::new(), duration);
             let state = if run.state == "pending" { "not finished" } else { run.state };
-            lines.push(format!(
-                "| {} | {state} | {time} | {} | {} |",
-                run.id,
-                number(run.ret),
-                number(run.cost)
-            ));
-        }
+            [run.id.clone(), state.to_owned(), time, number(run.ret), number(run.cost)]
+        };
+        let header = ["Run", "State", "Time", "Return", "Cost"].map(str::to_owned);
+        let rows: Vec<[String; 5]> = [header].into_iter().chain(self.runs.iter().map(row)).collect();
+        let mut lines = output::table(&rows, 2);
         for run in &self.runs {
             if let (Some(message), Some(log)) = (&run.message, &run.log) {
                 lines.push(format!("{} failed, {message} (log: {})", run.id, log.display()));
@@ -276,7 +274,8 @@ fn headline(o: &Overview) -> String {
 fn block(overview: &Overview) -> String {
     let line = |r: &epo_lab::sweep::Running| {
         let share = r.steps as f64 / r.of.max(1) as f64;
-        format!("  {:>3.0} % {:>6.0} steps/s  {}", 100.0 * share.min(1.0), r.steps_per_second, r.id)
+        let speed = r.steps_per_second.map_or(String::new(), |speed| format!("{speed:.0} steps/s"));
+        format!("  {:>3.0} %  {speed:>13}  {}", 100.0 * share.min(1.0), r.id)
     };
     let mut lines = vec![headline(overview)];
     lines.extend(overview.running.iter().map(line));

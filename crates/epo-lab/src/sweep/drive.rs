@@ -50,8 +50,8 @@ pub struct Running {
     pub steps: u64,
     /// Environment steps to the end.
     pub of: u64,
-    /// Speed since this driver started it.
-    pub steps_per_second: f64,
+    /// Speed between the first and the last row that this driver saw; `None` before the second.
+    pub steps_per_second: Option<f64>,
 }
 
 /// State of the whole sweep.
@@ -89,9 +89,21 @@ struct Job {
     child: Child,
     process: Process,
     began: Instant,
-    first_steps: Option<u64>,
-    /// Steps and when they were first seen.
-    steps: u64,
+    /// The first steps that were seen, and when.
+    first: Option<(u64, Instant)>,
+    /// The newest steps that were seen, and when.
+    last: Option<(u64, Instant)>,
+}
+
+impl Job {
+    fn steps(&self) -> u64 {
+        self.last.map_or(0, |(steps, _)| steps)
+    }
+
+    fn steps_per_second(&self) -> Option<f64> {
+        let ((first, since), (last, at)) = (self.first?, self.last?);
+        (last > first).then(|| (last - first) as f64 / at.duration_since(since).as_secs_f64())
+    }
 }
 
 struct Driver<'a> {
@@ -101,6 +113,8 @@ struct Driver<'a> {
     fates: Vec<Option<Fate>>,
     jobs: Vec<Job>,
     elsewhere: usize,
+    /// Steps per second of a run, as far as it is known.
+    pace: Option<f64>,
     /// Runs that ended with 75 although nobody asked here: left for the next driver.
     put_off: Vec<usize>,
 }
@@ -114,8 +128,16 @@ pub fn drive(
 ) -> io::Result<Vec<Fate>> {
     let journal = Journal::open(options.dir.join("journal"))?;
     let fates = vec![None; runs.len()];
-    let mut driver =
-        Driver { runs, options, journal, fates, jobs: Vec::new(), elsewhere: 0, put_off: Vec::new() };
+    let mut driver = Driver {
+        runs,
+        options,
+        journal,
+        fates,
+        jobs: Vec::new(),
+        elsewhere: 0,
+        pace: None,
+        put_off: Vec::new(),
+    };
     if options.retry {
         for run in runs {
             driver.journal.forgive(&run.id)?;
@@ -236,7 +258,7 @@ impl Driver<'_> {
             }
         };
         let process = Process::of(child.id());
-        let mut job = Job { index, held, child, process, began: Instant::now(), first_steps: None, steps: 0 };
+        let mut job = Job { index, held, child, process, began: Instant::now(), first: None, last: None };
         self.journal.beat(&mut job.held, &job.process)?; // names the child as soon as there is one
         self.jobs.push(job);
         Ok(())
@@ -282,9 +304,10 @@ impl Driver<'_> {
         for i in (0..self.jobs.len()).rev() {
             let folder = self.run_folder(&self.jobs[i].held.id);
             let job = &mut self.jobs[i];
-            if let Some(steps) = folder.and_then(|dir| last_steps(&dir.join("progress.csv"))) {
-                job.first_steps.get_or_insert(steps);
-                job.steps = steps;
+            let steps = folder.and_then(|dir| last_steps(&dir.join("progress.csv")));
+            if let Some(steps) = steps.filter(|&steps| steps != job.steps()) {
+                job.last = Some((steps, Instant::now()));
+                job.first = job.first.or(job.last);
             }
             if !self.journal.beat(&mut job.held, &job.process)? {
                 let mut job = self.jobs.remove(i);
@@ -295,24 +318,25 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn overview(&self) -> Overview {
+    fn overview(&mut self) -> Overview {
         let count = |f: fn(&Fate) -> bool| self.fates.iter().flatten().filter(|fate| f(fate)).count();
         let running: Vec<Running> = (self.jobs.iter())
-            .map(|job| {
-                let since = job.steps - job.first_steps.unwrap_or(job.steps);
-                let (id, of) = (self.runs[job.index].id.clone(), self.runs[job.index].steps);
-                Running {
-                    id,
-                    steps: job.steps,
-                    of,
-                    steps_per_second: since as f64 / job.began.elapsed().as_secs_f64(),
-                }
+            .map(|job| Running {
+                id: self.runs[job.index].id.clone(),
+                steps: job.steps(),
+                of: self.runs[job.index].steps,
+                steps_per_second: job.steps_per_second(),
             })
             .collect();
         let open = |i: &usize| self.fates[*i].is_none();
         let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].steps).sum::<u64>()
             - running.iter().map(|r| r.steps.min(r.of)).sum::<u64>();
-        let speed: f64 = running.iter().map(|r| r.steps_per_second).sum();
+        // a run that has just begun is taken to be as fast as the others, or as those before it
+        let known: Vec<f64> = running.iter().filter_map(|r| r.steps_per_second).collect();
+        if !known.is_empty() {
+            self.pace = Some(known.iter().sum::<f64>() / known.len() as f64);
+        }
+        let speed = self.pace.unwrap_or(0.0) * running.len() as f64;
         Overview {
             total: self.runs.len(),
             done: count(|fate| matches!(fate, Fate::Done(_))),
