@@ -9,7 +9,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use epo_core::{Metric, Purpose, Stream};
-use epo_nn::{Mlp, Workspace, clip_grad_norm};
+use epo_nn::{Mlp, Workspace, add_l2_and_clip};
+use rayon::prelude::*;
 
 use crate::batch::mean;
 use crate::pmn::critic_loss;
@@ -19,7 +20,6 @@ use crate::{Batch, Critic, Epoch, UpdateConfig, UpdateError, report};
 #[derive(Debug)]
 pub(crate) struct CriticWork {
     ws: Workspace,
-    order: Vec<u32>,
     dout: Vec<f32>,
     grad: Vec<f32>,
     /// Mean loss of the last pass.
@@ -27,15 +27,9 @@ pub(crate) struct CriticWork {
 }
 
 impl CriticWork {
-    pub(crate) fn new(net: &Mlp, samples: usize, minibatch: usize) -> Self {
+    pub(crate) fn new(net: &Mlp, minibatch: usize) -> Self {
         let grad = vec![0.0; net.params().len()];
-        Self {
-            ws: net.workspace(minibatch),
-            order: Vec::with_capacity(samples),
-            dout: Vec::with_capacity(minibatch),
-            grad,
-            loss: 0.0,
-        }
+        Self { ws: net.workspace(minibatch), dout: Vec::with_capacity(minibatch), grad, loss: 0.0 }
     }
 }
 
@@ -58,22 +52,33 @@ pub(crate) fn jobs<'a>(
     minibatch: usize,
 ) -> Vec<CriticJob<'a>> {
     let critics: Vec<&mut Critic> = std::iter::once(critic_r).chain(critics_c).collect();
-    works.resize_with(critics.len(), || CriticWork::new(&critics[0].net, batch.len(), minibatch));
+    works.resize_with(critics.len(), || CriticWork::new(&critics[0].net, minibatch));
     let targets = std::iter::once(&batch.reward).chain(&batch.costs).map(|e| &e.target[..]);
     let jobs = critics.into_iter().zip(works).zip(targets).enumerate();
     jobs.map(|(index, ((critic, work), target))| CriticJob { index, critic, work, target, done: 0 }).collect()
 }
 
-/// The order of the samples in a pass: a pure function of seed, epoch and pass.
-pub(crate) fn shuffled(order: &mut Vec<u32>, samples: usize, epoch: Epoch, pass: usize) {
-    order.clear();
-    order.extend(0..samples as u32);
-    Stream::at(epoch.seed, Purpose::Shuffle, epoch.index, (pass as u64) << 32).shuffle(order);
+/// The order of the samples in each pass: a pure function of seed, epoch and pass. All networks share it.
+pub(crate) fn shuffle(orders: &mut Vec<Vec<u32>>, passes: usize, samples: usize, epoch: Epoch) {
+    orders.resize_with(passes, Vec::new);
+    orders.par_iter_mut().enumerate().for_each(|(pass, order)| {
+        order.clear();
+        order.extend(0..samples as u32);
+        Stream::at(epoch.seed, Purpose::Shuffle, epoch.index, (pass as u64) << 32).shuffle(order);
+    });
 }
 
 impl CriticWork {
-    /// Loss of the samples that `index` names; its gradient is in `self.grad`.
-    fn gradient(&mut self, net: &Mlp, obs: &[f32], target: &[f64], index: &[u32], l2: f64) -> f64 {
+    /// Loss of the samples that `index` names, and the norm of its gradient. That, clipped, is in `self.grad`.
+    fn gradient(
+        &mut self,
+        net: &Mlp,
+        obs: &[f32],
+        target: &[f64],
+        index: &[u32],
+        l2: f64,
+        max_norm: f64,
+    ) -> (f64, f64) {
         self.ws.gather(obs, index);
         let scale = 1.0 / index.len() as f64;
         let mut loss = 0.0;
@@ -84,41 +89,25 @@ impl CriticWork {
             self.dout.push((scale * slope) as f32);
         }
         net.backward(&mut self.ws, &self.dout, &mut self.grad);
-        for (g, &w) in self.grad.iter_mut().zip(net.params()) {
-            *g += (2.0 * l2) as f32 * w;
-        }
-        loss + l2 * sum_of_squares(net.params())
+        let (norm, penalty) = add_l2_and_clip(&mut self.grad, net.params(), l2, max_norm);
+        (loss + penalty, norm)
     }
-}
-
-/// Σw² in f64, in eight interleaved sums: one sum would wait for each addition before the next.
-fn sum_of_squares(w: &[f32]) -> f64 {
-    let mut lanes = [0.0; 8];
-    let chunks = w.chunks_exact(8);
-    let rest: f64 = chunks.remainder().iter().map(|&w| f64::from(w) * f64::from(w)).sum();
-    for chunk in chunks {
-        for (lane, &w) in lanes.iter_mut().zip(chunk) {
-            *lane += f64::from(w) * f64::from(w);
-        }
-    }
-    lanes.iter().sum::<f64>() + rest
 }
 
 impl CriticJob<'_> {
-    /// One pass over the batch. A step with a non-finite gradient is not taken.
-    pub(crate) fn pass(
+    /// One pass over the batch in this order. A step with a non-finite gradient is not taken.
+    fn pass(
         &mut self,
+        order: &[u32],
         batch: &Batch,
         config: &UpdateConfig,
         epoch: Epoch,
     ) -> Result<(), UpdateError> {
         let Critic { net, adam } = &mut *self.critic;
-        let mut order = std::mem::take(&mut self.work.order);
-        shuffled(&mut order, batch.len(), epoch, self.done);
+        let (obs, l2, max_norm) = (&batch.rollout.obs, config.critic_l2, config.max_grad_norm);
         let mut sum = 0.0;
         for (k, index) in order.chunks(config.batch).enumerate() {
-            let loss = self.work.gradient(net, &batch.rollout.obs, self.target, index, config.critic_l2);
-            let norm = clip_grad_norm(&mut self.work.grad, config.max_grad_norm);
+            let (loss, norm) = self.work.gradient(net, obs, self.target, index, l2, max_norm);
             if !norm.is_finite() {
                 let what = if self.index == 0 {
                     "gradient of the reward critic"
@@ -134,7 +123,6 @@ impl CriticJob<'_> {
             net.update(|p| adam.step(p, &self.work.grad, config.critic_lr));
             sum += loss * index.len() as f64;
         }
-        self.work.order = order;
         self.work.loss = sum / batch.len() as f64;
         self.done += 1;
         Ok(())
@@ -148,6 +136,7 @@ impl CriticJob<'_> {
 #[derive(Debug)]
 pub(crate) struct Queue<'a> {
     state: Mutex<QueueState<'a>>,
+    orders: &'a [Vec<u32>],
     changed: Condvar,
 }
 
@@ -161,10 +150,10 @@ struct QueueState<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// With `allowed` passes known.
-    pub(crate) fn new(jobs: Vec<CriticJob<'a>>, allowed: usize) -> Self {
+    /// With `allowed` passes known, of those that `orders` has.
+    pub(crate) fn new(jobs: Vec<CriticJob<'a>>, orders: &'a [Vec<u32>], allowed: usize) -> Self {
         let state = QueueState { idle: jobs, allowed, closed: false, failed: None };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(state), orders, changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState<'a>> {
@@ -195,7 +184,7 @@ impl<'a> Queue<'a> {
             if let Some(j) = next {
                 let mut job = state.idle.swap_remove(j);
                 drop(state);
-                let result = job.pass(batch, config, epoch);
+                let result = job.pass(&self.orders[job.done], batch, config, epoch);
                 state = self.lock();
                 match result {
                     Ok(()) => state.idle.push(job),
@@ -228,7 +217,9 @@ pub(crate) fn train(
     epoch: Epoch,
 ) -> Result<(), UpdateError> {
     let n = jobs.len();
-    let queue = Queue::new(jobs, config.passes);
+    let mut orders = Vec::new();
+    shuffle(&mut orders, config.passes, batch.len(), epoch);
+    let queue = Queue::new(jobs, &orders, config.passes);
     queue.close();
     rayon::scope(|scope| {
         for _ in 0..n {
@@ -271,26 +262,19 @@ mod tests {
         // errors 1 and −1: MSE 1, plus 0.1 (4 + 1) = 1.5;  ∂w = (2·1·1 − 2·1·3)/2 + 0.4 = −1.6,  ∂b = 0 + 0.2
         let mut net = Mlp::new(&[1, 1], &mut Stream::new(0, Purpose::Init, 0));
         net.set_params(&[2.0, 1.0]);
-        let mut work = CriticWork::new(&net, 3, 2);
-        let loss = work.gradient(&net, &[1.0, 50.0, 3.0], &[2.0, 0.0, 8.0], &[0, 2], 0.1);
+        let mut work = CriticWork::new(&net, 2);
+        let (loss, norm) = work.gradient(&net, &[1.0, 50.0, 3.0], &[2.0, 0.0, 8.0], &[0, 2], 0.1, 40.0);
         assert!((loss - 1.5).abs() < 1e-7, "{loss}");
+        assert!((norm - (1.6_f64 * 1.6 + 0.04).sqrt()).abs() < 1e-6, "{norm}");
         assert!((work.grad[0] + 1.6).abs() < 1e-6 && (work.grad[1] - 0.2).abs() < 1e-6, "{:?}", work.grad);
-    }
-
-    #[test]
-    fn squares_are_summed_over_every_entry() {
-        for n in [0, 1, 7, 8, 9, 100] {
-            let w: Vec<f32> = (1..=n).map(|i| i as f32).collect();
-            assert_eq!(sum_of_squares(&w), f64::from(n * (n + 1) * (2 * n + 1) / 6), "n = {n}");
-        }
     }
 
     #[test]
     fn every_pass_and_epoch_has_an_order_of_its_own() {
         let order = |index, pass| {
-            let mut order = Vec::new();
-            shuffled(&mut order, 50, Epoch { index, total: 9, seed: 1 }, pass);
-            order
+            let mut orders = Vec::new();
+            shuffle(&mut orders, 2, 50, Epoch { index, total: 9, seed: 1 });
+            orders.swap_remove(pass)
         };
         let (a, b, c) = (order(0, 0), order(0, 1), order(1, 0));
         assert!(a != b && a != c && b != c && a == order(0, 0));

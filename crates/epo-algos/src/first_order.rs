@@ -14,7 +14,7 @@ use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::critics::{CriticWork, Queue, critic_metrics, critic_report, jobs, shuffled};
+use crate::critics::{CriticWork, Queue, critic_metrics, critic_report, jobs, shuffle};
 use crate::{
     Agent, Algorithm, Batch, Epoch, Minibatch, Objective, RestoreError, UpdateError, UpdateReport, report,
 };
@@ -84,12 +84,13 @@ pub struct FirstOrder {
     streams: usize,
     actor: Option<ActorWork>,
     critics: Vec<CriticWork>,
+    orders: Vec<Vec<u32>>,
 }
 
 impl FirstOrder {
     /// The loop around `objective`, which reads `streams` cost streams.
     pub fn new(objective: Box<dyn Objective>, config: UpdateConfig, streams: usize) -> Self {
-        Self { objective, config, streams, actor: None, critics: Vec::new() }
+        Self { objective, config, streams, actor: None, critics: Vec::new(), orders: Vec::new() }
     }
 }
 
@@ -101,21 +102,24 @@ impl Algorithm for FirstOrder {
         cost: CostReading,
         epoch: Epoch,
     ) -> Result<UpdateReport, UpdateError> {
-        let Self { objective, config, actor, critics, .. } = self;
+        let Self { objective, config, actor, critics, orders, .. } = self;
         let config = &*config;
         let actor = actor.get_or_insert_with(|| ActorWork::new(agent, config.batch));
         let lr = if config.lr_decay { config.lr * epoch.remaining() } else { config.lr };
         objective.begin(cost);
 
         let Agent { policy, policy_adam, critic_r, critics_c, .. } = agent;
-        let queue = Queue::new(jobs(critic_r, critics_c, critics, batch, config.batch), 1);
+        shuffle(orders, config.passes.max(1), batch.len(), epoch);
+        let orders = &orders[..];
+        let queue = Queue::new(jobs(critic_r, critics_c, critics, batch, config.batch), orders, 1);
         let mut result = Ok(());
         rayon::scope(|scope| {
             // this thread takes the policy first, so nobody ever waits for a thread that is not there
             for _ in 1..rayon::current_num_threads().min(2 + batch.costs.len()) {
                 scope.spawn(|_| queue.work(batch, config, epoch));
             }
-            result = actor.run(&mut **objective, policy, policy_adam, batch, config, epoch, lr, &queue);
+            result =
+                actor.run(&mut **objective, policy, policy_adam, batch, orders, config, epoch, lr, &queue);
             queue.close();
             queue.work(batch, config, epoch);
         });
@@ -149,7 +153,6 @@ const POLICY_METRICS: [Metric; 7] =
 #[derive(Debug)]
 struct ActorWork {
     ws: PolicyWorkspace,
-    order: Vec<u32>,
     logp_old: Vec<f64>,
     adv_r: Vec<f64>,
     adv_c: Vec<Vec<f64>>,
@@ -169,7 +172,6 @@ impl ActorWork {
     fn new(agent: &Agent, minibatch: usize) -> Self {
         Self {
             ws: agent.policy.workspace(minibatch),
-            order: Vec::new(),
             logp_old: Vec::with_capacity(minibatch),
             adv_r: Vec::with_capacity(minibatch),
             adv_c: vec![Vec::with_capacity(minibatch); agent.streams.len()],
@@ -192,6 +194,7 @@ impl ActorWork {
         policy: &mut Policy,
         adam: &mut Adam,
         batch: &Batch,
+        orders: &[Vec<u32>],
         config: &UpdateConfig,
         epoch: Epoch,
         lr: f64,
@@ -203,7 +206,7 @@ impl ActorWork {
         self.passes = 0;
         loop {
             objective.begin_pass(&Minibatch { logp: &self.logp, logp_old: &rollout.logp, adv_r, adv_c });
-            self.pass(objective, policy, adam, batch, config, epoch, lr)?;
+            self.pass(objective, policy, adam, batch, &orders[self.passes], config, epoch, lr)?;
             self.passes += 1;
 
             // the whole batch under the new policy: for the stop, and for the next pass
@@ -229,12 +232,11 @@ impl ActorWork {
         policy: &mut Policy,
         adam: &mut Adam,
         batch: &Batch,
+        order: &[u32],
         config: &UpdateConfig,
         epoch: Epoch,
         lr: f64,
     ) -> Result<(), UpdateError> {
-        let mut order = std::mem::take(&mut self.order);
-        shuffled(&mut order, batch.len(), epoch, self.passes);
         let mut sum = 0.0;
         for (k, index) in order.chunks(config.batch).enumerate() {
             self.gather(batch, index);
@@ -252,7 +254,6 @@ impl ActorWork {
             policy.update(|p| adam.step(p, &self.grad, lr));
             sum += loss * index.len() as f64;
         }
-        self.order = order;
         self.loss = sum / batch.len() as f64;
         Ok(())
     }

@@ -155,13 +155,35 @@ fn adam<S: Simd>(
 /// ```
 pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
     let norm = Arch::new().dispatch(SumOfSquares(grad)).sqrt();
+    scale_to(grad, norm, max_norm);
+    norm
+}
+
+/// Adds the gradient of `c Σ w²` to `grad`, then [`clip_grad_norm`]; returns the norm before the clip,
+/// and `c Σ w²`.
+///
+/// ```
+/// let mut g = [2.0, 2.0];
+/// assert_eq!(epo_nn::add_l2_and_clip(&mut g, &[1.0, 2.0], 0.5, 10.0), (5.0, 2.5)); // g = [3, 4]
+/// ```
+///
+/// # Panics
+/// If the lengths differ.
+pub fn add_l2_and_clip(grad: &mut [f32], params: &[f32], c: f64, max_norm: f64) -> (f64, f64) {
+    assert_eq!(grad.len(), params.len(), "parameters");
+    let (grad_squares, squares) = Arch::new().dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
+    let norm = grad_squares.sqrt();
+    scale_to(grad, norm, max_norm);
+    (norm, c * squares)
+}
+
+fn scale_to(grad: &mut [f32], norm: f64, max_norm: f64) {
     let scale = max_norm / (norm + 1e-6);
     if norm.is_finite() && scale < 1.0 {
         for g in grad {
             *g *= scale as f32;
         }
     }
-    norm
 }
 
 /// In f64, in sixteen sums whatever the instruction set, so that the bits do not depend on it.
@@ -181,6 +203,27 @@ impl WithSimd for SumOfSquares<'_> {
         }
         let rest: f64 = rest.iter().map(|g| f64::from(*g) * f64::from(*g)).sum();
         sums.iter().sum::<f64>() + rest
+    }
+}
+
+/// `grad += slope · params`; then the sums of squares of both.
+struct AddL2<'a> {
+    grad: &'a mut [f32],
+    params: &'a [f32],
+    slope: f32,
+}
+
+impl WithSimd for AddL2<'_> {
+    type Output = (f64, f64);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> (f64, f64) {
+        let Self { grad, params, slope } = self;
+        for (g, w) in grad.iter_mut().zip(params) {
+            *g += slope * w;
+        }
+        // three plain loops: the compiler keeps the sums of one in registers, not those of two
+        (SumOfSquares(grad).with_simd(simd), SumOfSquares(params).with_simd(simd))
     }
 }
 
@@ -227,6 +270,20 @@ mod tests {
         }
         assert_eq!(params, again);
         assert_eq!(adam, restored);
+    }
+
+    /// Kills: a factor of 2 left out, an entry of the rest forgotten, a clip before the penalty.
+    #[test]
+    fn the_l2_penalty_comes_before_the_clip() {
+        for n in [1, 16, 19, 40] {
+            let w: Vec<f32> = (0..n).map(|i| i as f32 - 5.5).collect();
+            let mut g: Vec<f32> = (0..n).map(|i| (i % 3) as f32).collect();
+            let mut want: Vec<f32> = g.iter().zip(&w).map(|(g, w)| g + 0.5 * w).collect();
+            let squares: f64 = w.iter().map(|w| f64::from(w * w)).sum();
+            let norm = clip_grad_norm(&mut want, 2.0);
+            assert_eq!(add_l2_and_clip(&mut g, &w, 0.25, 2.0), (norm, 0.25 * squares), "n = {n}");
+            assert_eq!(g, want, "n = {n}");
+        }
     }
 
     #[test]

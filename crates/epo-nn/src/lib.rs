@@ -67,7 +67,7 @@ mod policy;
 #[cfg(test)]
 mod reference;
 
-pub use adam::{Adam, clip_grad_norm};
+pub use adam::{Adam, add_l2_and_clip, clip_grad_norm};
 pub use cg::{CgInfo, CgScratch, NotPositiveDefinite, conjugate_gradient};
 pub use mlp::{Mlp, Tensor, Workspace};
 pub use normalizer::{Moments, Normalizer};

@@ -62,6 +62,8 @@ pub struct Dist {
     rows: Vec<f32>,
     outputs: usize,
     log_std: Vec<f64>,
+    /// 1/σ.
+    inv_std: Vec<f64>,
 }
 
 impl Policy {
@@ -325,18 +327,12 @@ impl Policy {
         self.net.predict(obs, &mut ws.net, &mut dist.rows);
         dist.log_std.clear();
         dist.log_std.extend(self.log_std().iter().map(|&s| f64::from(s)));
+        dist.inv_std.clone_from(&self.inv_std);
     }
 
     fn row_log_prob(&self, y: &[f32], action: &[f32]) -> f64 {
         match self.head {
-            Head::Gaussian => {
-                let mut squares = 0.0;
-                for j in 0..y.len() {
-                    let z = (f64::from(action[j]) - f64::from(y[j])) * self.inv_std[j];
-                    squares += z * z;
-                }
-                -0.5 * squares - self.log_norm
-            }
+            Head::Gaussian => gaussian_log_prob(y, action, &self.inv_std, self.log_norm),
             Head::Categorical => f64::from(y[action[0] as usize]) - log_sum_exp(y),
         }
     }
@@ -369,7 +365,7 @@ impl PolicyWorkspace {
 impl Default for Dist {
     /// Of no state.
     fn default() -> Self {
-        Self { head: Head::Gaussian, rows: Vec::new(), outputs: 1, log_std: Vec::new() }
+        Self { head: Head::Gaussian, rows: Vec::new(), outputs: 1, log_std: Vec::new(), inv_std: Vec::new() }
     }
 }
 
@@ -386,20 +382,20 @@ impl Dist {
     pub fn kl(&self, other: &Self) -> f64 {
         assert_eq!((self.head, self.outputs, self.rows.len()), (other.head, other.outputs, other.rows.len()));
         let m = self.outputs;
-        let mut sum = 0.0;
-        for (p, q) in self.rows.chunks_exact(m).zip(other.rows.chunks_exact(m)) {
-            sum += match self.head {
-                Head::Gaussian => self.gaussian_kl(other, p, q),
-                Head::Categorical => {
+        let rows = self.rows.chunks_exact(m).zip(other.rows.chunks_exact(m));
+        let sum: f64 = match self.head {
+            Head::Gaussian => return self.gaussian_kl(other),
+            Head::Categorical => rows
+                .map(|(p, q)| {
                     let (lse_p, lse_q) = (log_sum_exp(p), log_sum_exp(q));
                     let term = |(p, q): (&f32, &f32)| {
                         let ln_p = f64::from(*p) - lse_p;
                         ln_p.exp() * (ln_p - (f64::from(*q) - lse_q))
                     };
-                    p.iter().zip(q).map(term).sum()
-                }
-            };
-        }
+                    p.iter().zip(q).map(term).sum::<f64>()
+                })
+                .sum(),
+        };
         sum / self.rows() as f64
     }
 
@@ -410,16 +406,19 @@ impl Dist {
     pub fn log_prob(&self, actions: &[f32], logp: &mut [f64]) {
         assert_eq!(logp.len(), self.rows(), "one number per state");
         let m = self.outputs;
-        let ln_std: f64 = self.log_std.iter().map(|s| s + HALF_LN_TAU).sum();
-        for (i, (y, out)) in self.rows.chunks_exact(m).zip(logp).enumerate() {
-            *out = match self.head {
-                Head::Gaussian => {
-                    let z =
-                        |j: usize| (f64::from(actions[i * m + j]) - f64::from(y[j])) / self.log_std[j].exp();
-                    -ln_std - (0..m).map(|j| 0.5 * z(j) * z(j)).sum::<f64>()
+        let rows = self.rows.chunks_exact(m).zip(logp);
+        match self.head {
+            Head::Gaussian => {
+                let log_norm: f64 = self.log_std.iter().map(|s| s + HALF_LN_TAU).sum();
+                for ((y, out), a) in rows.zip(actions.chunks_exact(m)) {
+                    *out = gaussian_log_prob(y, a, &self.inv_std, log_norm);
                 }
-                Head::Categorical => f64::from(y[actions[i] as usize]) - log_sum_exp(y),
-            };
+            }
+            Head::Categorical => {
+                for ((y, out), a) in rows.zip(actions) {
+                    *out = f64::from(y[*a as usize]) - log_sum_exp(y);
+                }
+            }
         }
     }
 
@@ -433,15 +432,29 @@ impl Dist {
         }
     }
 
-    fn gaussian_kl(&self, other: &Self, p: &[f32], q: &[f32]) -> f64 {
-        let mut kl = 0.0;
-        for j in 0..p.len() {
-            let d = self.log_std[j] - other.log_std[j];
-            let z = (f64::from(p[j]) - f64::from(q[j])) / other.log_std[j].exp();
-            kl += 0.5 * ((2.0 * d).exp_m1() + z * z) - d;
+    /// What the deviations give is the same in every state.
+    fn gaussian_kl(&self, other: &Self) -> f64 {
+        let m = self.outputs;
+        let mut squares = 0.0;
+        for (p, q) in self.rows.chunks_exact(m).zip(other.rows.chunks_exact(m)) {
+            for j in 0..m {
+                let z = (f64::from(p[j]) - f64::from(q[j])) * other.inv_std[j];
+                squares += z * z;
+            }
         }
-        kl
+        let of_std =
+            self.log_std.iter().zip(&other.log_std).map(|(p, q)| 0.5 * (2.0 * (p - q)).exp_m1() - (p - q));
+        of_std.sum::<f64>() + 0.5 * squares / self.rows() as f64
     }
+}
+
+fn gaussian_log_prob(mean: &[f32], action: &[f32], inv_std: &[f64], log_norm: f64) -> f64 {
+    let mut squares = 0.0;
+    for j in 0..mean.len() {
+        let z = (f64::from(action[j]) - f64::from(mean[j])) * inv_std[j];
+        squares += z * z;
+    }
+    -0.5 * squares - log_norm
 }
 
 fn log_sum_exp(l: &[f32]) -> f64 {
