@@ -3,13 +3,17 @@
 //! Two products are enough for a network. Both keep a tile of up to 6 × 2 vectors in registers:
 //!
 //! ```text
-//! product       C[m][j] = Σ_k A[m][k] B[k][j]    B packed in panels of two vectors' width
-//! outer_product C[i][j] = Σ_m A[m][i] D[m][j]    D row-major, its rows padded to whole vectors
+//! product       C[m][j] = Σ_k A[m][k] B[k][j]    then tanh, or times its slope
+//! outer_product C[i][j] = Σ_m A[m][i] D[m][j]
 //! ```
+//!
+//! All matrices are row-major; rows of B and D are padded to whole vectors.
 //!
 //! Every element of C is one chain of multiply-adds in the order of the sum, whatever the tile it falls in: so
 //! the bits of a row depend neither on the size of the batch nor on the row's place in it, nor on the width of a
 //! vector. The portable instruction set does not fuse the multiply-add, so its last bits differ.
+
+use std::slice::ChunksExact;
 
 use pulp::Simd;
 
@@ -21,91 +25,57 @@ pub(crate) fn padded(n: usize, lanes: usize) -> usize {
     n.div_ceil(lanes) * lanes
 }
 
-/// Packs `B` (`depth × n`, dense) in panels: panel, then k, then the panel's columns. All panels are two vectors
-/// wide but a last one of at most one vector. Padding is zero.
+/// Copies the rows of `w` (`n` wide, dense) to rows of stride `ld`. What lies between is left as it is.
 #[inline(always)]
-pub(crate) fn pack<S: Simd>(simd: S, b: &[f32], n: usize, panels: &mut [f32]) {
-    let lanes = S::F32_LANES;
-    let depth = b.len() / n;
-    for first in (0..n).step_by(2 * lanes) {
-        let panel = S::as_mut_simd_f32s(&mut panels[first * depth..]).0;
-        if n - first >= 2 * lanes {
-            for (row, dst) in b.chunks_exact(n).zip(panel.as_chunks_mut::<2>().0) {
-                dst.copy_from_slice(&S::as_simd_f32s(&row[first..]).0[..2]);
-            }
-        } else if n - first > lanes {
-            for (row, dst) in b.chunks_exact(n).zip(panel.as_chunks_mut::<2>().0) {
-                let (whole, part) = row[first..].split_at(lanes);
-                *dst = [S::as_simd_f32s(whole).0[0], simd.partial_load_f32s(part)];
-            }
-        } else {
-            for (row, dst) in b.chunks_exact(n).zip(panel) {
-                *dst = simd.partial_load_f32s(&row[first..]);
-            }
+pub(crate) fn pad_rows(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
+    for (row, out) in w.chunks_exact(n).zip(out.chunks_exact_mut(ld)) {
+        // a few columns: `copy_from_slice` would be a call per row
+        for (out, w) in out.iter_mut().zip(row) {
+            *out = *w;
         }
     }
 }
 
-/// Packs the transpose of `w` (`n × depth`, dense) as [`pack`] would.
+/// Writes the transpose of `w` (`n` wide, dense) in rows of stride `ld`.
 #[inline(always)]
-pub(crate) fn pack_transposed<S: Simd>(w: &[f32], depth: usize, panels: &mut [f32]) {
-    let n = w.len() / depth;
-    let width = 2 * S::F32_LANES;
-    for first in (0..n).step_by(width) {
-        let padded = padded((n - first).min(width), S::F32_LANES);
-        let panel = &mut panels[first * depth..][..padded * depth];
-        let mut rows = w[first * depth..].chunks_exact(depth).take(padded).enumerate();
-        // eight rows at a time in squares of eight: the compiler turns a square into shuffles
-        while let Some((r, row0)) = rows.next() {
-            if rows.len() >= 7 {
-                let mut square = [row0; 8];
-                for row in &mut square[1..] {
-                    *row = rows.next().map_or(row0, |(_, row)| row);
-                }
-                transpose_rows(square, r, padded, panel);
-            } else {
-                for (dst, w) in panel[r..].iter_mut().step_by(padded).zip(row0) {
-                    *dst = *w;
-                }
-            }
+pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
+    // eight rows at a time: a column of them is collected in a vector register and stored whole
+    let eights = w.chunks_exact(8 * n);
+    let (rest, done) = (eights.remainder(), w.len() / n / 8 * 8);
+    for (e, rows) in eights.enumerate() {
+        let rows: [&[f32]; 8] = std::array::from_fn(|i| &rows[i * n..][..n]);
+        for (j, out) in out.chunks_exact_mut(ld).take(n).enumerate() {
+            let column: [f32; 8] = std::array::from_fn(|i| rows[i][j]);
+            out[8 * e..][..8].copy_from_slice(&column);
+        }
+    }
+    for (r, row) in rest.chunks_exact(n).enumerate() {
+        for (out, w) in out[done + r..].iter_mut().step_by(ld).zip(row) {
+            *out = *w;
         }
     }
 }
 
-/// Writes eight rows as eight columns, from column `r` on, of a matrix with stride `ld`.
-#[inline(always)]
-fn transpose_rows(rows: [&[f32]; 8], r: usize, ld: usize, out: &mut [f32]) {
-    let depth = rows[0].len();
-    let mut k = 0;
-    while k + 8 <= depth {
-        let mut square = [[0.0_f32; 8]; 8];
-        for i in 0..8 {
-            let row = &rows[i][k..k + 8];
-            for j in 0..8 {
-                square[j][i] = row[j];
-            }
-        }
-        for (j, column) in square.iter().enumerate() {
-            out[(k + j) * ld + r..][..8].copy_from_slice(column);
-        }
-        k += 8;
-    }
-    for k in k..depth {
-        for i in 0..8 {
-            out[k * ld + r + i] = rows[i][k];
-        }
-    }
-}
-
-/// One factor pair of a product: rows of `a` with stride `lda`, the first `depth` columns used; packed `b`.
+/// One factor pair of a product: rows of `a` with stride `lda`, the first `depth` columns used; rows of `b` with
+/// stride `ldb`, a whole number of vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'a> {
     pub(crate) a: &'a [f32],
     pub(crate) lda: usize,
-    pub(crate) depth: usize,
     pub(crate) b: &'a [f32],
-    /// Rows that each panel of `b` has; at least `depth`.
-    pub(crate) b_depth: usize,
+    pub(crate) ldb: usize,
+    pub(crate) depth: usize,
+}
+
+/// What a product does with its result while that is still in the nearest cache.
+#[derive(Clone, Copy)]
+pub(crate) enum Then<'a> {
+    /// Nothing.
+    Store,
+    /// Its tanh.
+    Tanh,
+    /// Times `1 − h²`, with the `h` of the same place in a matrix of the same stride.
+    TimesSlope(&'a [f32]),
 }
 
 /// `C = Σ_f A_f B_f` over the factor pairs, `rows × n`, stored with stride `ldc` and padded columns.
@@ -117,63 +87,90 @@ pub(crate) fn product<S: Simd, const F: usize>(
     n: usize,
     c: &mut [f32],
     ldc: usize,
+    then: Then<'_>,
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        let mut panel = factors;
-        for f in &mut panel {
-            f.b = &f.b[first * f.b_depth..];
+    let factors = &factors.map(|f| Prepared::<S>::new(&f));
+    let mut i = 0;
+    for size in even_tiles(rows) {
+        match size {
+            6 => product_rows::<S, F, 6>(simd, factors, i, n, c, ldc, then),
+            5 => product_rows::<S, F, 5>(simd, factors, i, n, c, ldc, then),
+            4 => product_rows::<S, F, 4>(simd, factors, i, n, c, ldc, then),
+            3 => product_rows::<S, F, 3>(simd, factors, i, n, c, ldc, then),
+            2 => product_rows::<S, F, 2>(simd, factors, i, n, c, ldc, then),
+            _ => product_rows::<S, F, 1>(simd, factors, i, n, c, ldc, then),
         }
-        if n - first > S::F32_LANES {
-            product_panel::<S, F, 2>(simd, panel, rows, &mut c[first..], ldc);
-        } else {
-            product_panel::<S, F, 1>(simd, panel, rows, &mut c[first..], ldc);
-        }
+        i += size;
     }
 }
 
+/// [`Factors`] with the rows of `b` as an iterator: to make one takes a division, too much for every tile.
+struct Prepared<'a, S: Simd> {
+    a: &'a [f32],
+    lda: usize,
+    b: ChunksExact<'a, S::f32s>,
+    depth: usize,
+}
+
+impl<'a, S: Simd> Prepared<'a, S> {
+    #[inline(always)]
+    fn new(f: &Factors<'a>) -> Self {
+        let b = S::as_simd_f32s(f.b).0.chunks_exact(f.ldb / S::F32_LANES);
+        Self { a: f.a, lda: f.lda, b, depth: f.depth }
+    }
+}
+
+/// The tiles of `MR` rows, side by side: B stays in the cache from one such strip to the next.
 #[inline(always)]
-fn product_panel<S: Simd, const F: usize, const NV: usize>(
+fn product_rows<S: Simd, const F: usize, const MR: usize>(
     simd: S,
-    mut factors: [Factors<'_>; F],
-    rows: usize,
-    mut c: &mut [f32],
+    factors: &[Prepared<'_, S>; F],
+    i: usize,
+    n: usize,
+    c: &mut [f32],
     ldc: usize,
+    then: Then<'_>,
 ) {
-    for size in even_tiles(rows) {
-        match size {
-            6 => product_tile::<S, F, 6, NV>(simd, &factors, c, ldc),
-            5 => product_tile::<S, F, 5, NV>(simd, &factors, c, ldc),
-            4 => product_tile::<S, F, 4, NV>(simd, &factors, c, ldc),
-            3 => product_tile::<S, F, 3, NV>(simd, &factors, c, ldc),
-            2 => product_tile::<S, F, 2, NV>(simd, &factors, c, ldc),
-            _ => product_tile::<S, F, 1, NV>(simd, &factors, c, ldc),
+    for first in (0..n).step_by(2 * S::F32_LANES) {
+        if n - first > S::F32_LANES {
+            product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
+        } else {
+            product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
         }
-        // the slices move on, so that the inner loop has no index to compute
-        for f in &mut factors {
-            f.a = &f.a[(size * f.lda).min(f.a.len())..];
+    }
+    let width = padded(n, S::F32_LANES);
+    for r in i..i + MR {
+        let row = &mut c[r * ldc..][..width];
+        match then {
+            Then::Store => {}
+            Then::Tanh => tanh_in_place(simd, row),
+            Then::TimesSlope(h) => times_slope(simd, &h[r * ldc..][..width], row),
         }
-        let end = (size * ldc).min(c.len());
-        c = &mut c[end..];
     }
 }
 
 #[inline(always)]
 fn product_tile<S: Simd, const F: usize, const MR: usize, const NV: usize>(
     simd: S,
-    factors: &[Factors<'_>; F],
+    factors: &[Prepared<'_, S>; F],
+    i: usize,
+    first: usize,
     c: &mut [f32],
     ldc: usize,
 ) {
     let mut acc = [[simd.splat_f32s(0.0); NV]; MR];
-    for f in factors {
-        let panel = &S::as_simd_f32s(f.b).0.as_chunks::<NV>().0[..f.depth];
-        let mut a = [&f.a[..0]; MR];
+    let v0 = first / S::F32_LANES;
+    for Prepared { a, lda, b, depth } in factors {
+        let mut rows = [&a[..0]; MR];
         for r in 0..MR {
-            a[r] = &f.a[r * f.lda..][..panel.len()];
+            rows[r] = &a[(i + r) * lda..][..*depth];
         }
-        for (k, b) in panel.iter().enumerate() {
+        let mut b = b.clone();
+        for k in 0..*depth {
+            let Some(b) = b.next() else { break };
+            let b = &b[v0..v0 + NV];
             for r in 0..MR {
-                let x = simd.splat_f32s(a[r][k]);
+                let x = simd.splat_f32s(rows[r][k]);
                 for v in 0..NV {
                     acc[r][v] = simd.mul_add_e_f32s(x, b[v], acc[r][v]);
                 }
@@ -181,7 +178,7 @@ fn product_tile<S: Simd, const F: usize, const MR: usize, const NV: usize>(
         }
     }
     for r in 0..MR {
-        let row = S::as_mut_simd_f32s(&mut c[r * ldc..]).0;
+        let row = S::as_mut_simd_f32s(&mut c[(i + r) * ldc + first..]).0;
         row[..NV].copy_from_slice(&acc[r]);
     }
 }
@@ -199,8 +196,7 @@ pub(crate) fn outer_product<S: Simd>(
     n: usize,
     c: &mut [f32],
 ) {
-    let width = 2 * S::F32_LANES;
-    for first in (0..n).step_by(width) {
+    for first in (0..n).step_by(2 * S::F32_LANES) {
         if n - first > S::F32_LANES {
             outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
         } else {
@@ -248,11 +244,11 @@ fn outer_tile<S: Simd, const MR: usize, const NV: usize>(
     c: &mut [f32],
 ) {
     let mut acc = [[simd.splat_f32s(0.0); NV]; MR];
-    let (i_end, v0) = (i + MR, first / S::F32_LANES);
-    assert!(i_end <= lda && (v0 + NV) * S::F32_LANES <= ldd, "tile within the rows");
+    let v0 = first / S::F32_LANES;
+    assert!(i + MR <= lda && (v0 + NV) * S::F32_LANES <= ldd, "tile within the rows");
     let d = S::as_simd_f32s(d).0;
     for (a, d) in a.chunks_exact(lda).zip(d.chunks_exact(ldd / S::F32_LANES)) {
-        let (a, d) = (&a[i..i_end], &d[v0..v0 + NV]);
+        let (a, d) = (&a[i..i + MR], &d[v0..v0 + NV]);
         for r in 0..MR {
             let x = simd.splat_f32s(a[r]);
             for v in 0..NV {
@@ -273,6 +269,39 @@ fn outer_tile<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
+/// [`outer_product`] for an `n` below the width of a vector, where most of each vector would be padding: the
+/// vectors run along `i` instead. The bits are the same. `scratch` holds the transpose of C.
+#[inline(always)]
+pub(crate) fn outer_product_narrow<S: Simd>(
+    simd: S,
+    a: &[f32],
+    lda: usize,
+    d: &[f32],
+    ldd: usize,
+    rows: usize,
+    n: usize,
+    c: &mut [f32],
+    scratch: &mut [f32],
+) {
+    for j in 0..n {
+        let mut first = 0;
+        for size in even_tiles(rows.div_ceil(S::F32_LANES)) {
+            match size {
+                6 => outer_tile::<S, 1, 6>(simd, d, ldd, a, lda, j, rows, first, scratch),
+                5 => outer_tile::<S, 1, 5>(simd, d, ldd, a, lda, j, rows, first, scratch),
+                4 => outer_tile::<S, 1, 4>(simd, d, ldd, a, lda, j, rows, first, scratch),
+                3 => outer_tile::<S, 1, 3>(simd, d, ldd, a, lda, j, rows, first, scratch),
+                2 => outer_tile::<S, 1, 2>(simd, d, ldd, a, lda, j, rows, first, scratch),
+                _ => outer_tile::<S, 1, 1>(simd, d, ldd, a, lda, j, rows, first, scratch),
+            }
+            first += size * S::F32_LANES;
+        }
+        for (c, from) in c[j..].iter_mut().step_by(n).zip(&scratch[j * rows..][..rows]) {
+            *c = *from;
+        }
+    }
+}
+
 /// `rows` cut in as few tiles as possible and as evenly as possible.
 #[inline(always)]
 fn even_tiles(rows: usize) -> impl Iterator<Item = usize> {
@@ -281,44 +310,45 @@ fn even_tiles(rows: usize) -> impl Iterator<Item = usize> {
     (0..tiles).map(move |t| size + usize::from(t < larger))
 }
 
-/// `out = x B` for one row: the bits of [`product`], four panels at a time to fill the pipeline.
+/// `out = x B` for one row, `b` with stride `ldb`: the bits of [`product`], eight vectors at a time to fill the
+/// pipeline.
 #[inline(always)]
-pub(crate) fn product_one<S: Simd>(simd: S, x: &[f32], b: &[f32], n: usize, out: &mut [f32]) {
-    let (lanes, depth) = (S::F32_LANES, x.len());
+pub(crate) fn product_one<S: Simd>(simd: S, x: &[f32], b: &[f32], ldb: usize, n: usize, out: &mut [f32]) {
+    let lanes = S::F32_LANES;
     let mut first = 0;
     while first < n {
-        let (b, out) = (&b[first * depth..], &mut out[first..]);
         if n - first > 7 * lanes {
-            one_tile::<S, 4, 2>(simd, x, b, out);
+            one_tile::<S, 8>(simd, x, b, ldb, first, out);
             first += 8 * lanes;
         } else if n - first > lanes {
-            one_tile::<S, 1, 2>(simd, x, b, out);
+            one_tile::<S, 2>(simd, x, b, ldb, first, out);
             first += 2 * lanes;
         } else {
-            one_tile::<S, 1, 1>(simd, x, b, out);
+            one_tile::<S, 1>(simd, x, b, ldb, first, out);
             first += lanes;
         }
     }
 }
 
 #[inline(always)]
-fn one_tile<S: Simd, const NP: usize, const NV: usize>(simd: S, x: &[f32], b: &[f32], out: &mut [f32]) {
-    let mut acc = [[simd.splat_f32s(0.0); NV]; NP];
-    let panels = S::as_simd_f32s(b).0.as_chunks::<NV>().0;
-    let mut p = [&panels[..0]; NP];
-    for i in 0..NP {
-        p[i] = &panels[i * x.len()..][..x.len()];
-    }
-    for k in 0..x.len() {
-        let x = simd.splat_f32s(x[k]);
-        for i in 0..NP {
-            for v in 0..NV {
-                acc[i][v] = simd.mul_add_e_f32s(x, p[i][k][v], acc[i][v]);
-            }
+fn one_tile<S: Simd, const NV: usize>(
+    simd: S,
+    x: &[f32],
+    b: &[f32],
+    ldb: usize,
+    first: usize,
+    out: &mut [f32],
+) {
+    let mut acc = [simd.splat_f32s(0.0); NV];
+    let (v0, width) = (first / S::F32_LANES, ldb / S::F32_LANES);
+    assert!(v0 + NV <= width, "tile within the rows");
+    for (x, b) in x.iter().zip(S::as_simd_f32s(b).0.chunks_exact(width)) {
+        let (x, b) = (simd.splat_f32s(*x), &b[v0..v0 + NV]);
+        for v in 0..NV {
+            acc[v] = simd.mul_add_e_f32s(x, b[v], acc[v]);
         }
     }
-    let out = S::as_mut_simd_f32s(out).0.as_chunks_mut::<NV>().0;
-    out[..NP].copy_from_slice(&acc);
+    S::as_mut_simd_f32s(&mut out[first..]).0[..NV].copy_from_slice(&acc);
 }
 
 /// tanh(x) ≈ x P(x²)/Q(x²) on ±9, cut off at ±1.
@@ -364,7 +394,7 @@ pub(crate) fn tanh_in_place<S: Simd>(simd: S, h: &mut [f32]) {
 
 /// `d = d (1 − h²)`.
 #[inline(always)]
-pub(crate) fn tanh_backward<S: Simd>(simd: S, h: &[f32], d: &mut [f32]) {
+fn times_slope<S: Simd>(simd: S, h: &[f32], d: &mut [f32]) {
     let one = simd.splat_f32s(1.0);
     for (d, h) in S::as_mut_simd_f32s(d).0.iter_mut().zip(S::as_simd_f32s(h).0) {
         let slope = simd.sub_f32s(one, simd.mul_f32s(*h, *h));
@@ -408,6 +438,60 @@ mod tests {
             }
             assert!(worst < 4e-7, "largest error {worst:e}");
             assert!(nan.is_nan(), "tanh(NaN) = {nan}");
+        }
+    }
+
+    #[test]
+    fn rows_are_padded_and_transposed() {
+        for (rows, n) in [(1, 1), (7, 3), (8, 8), (17, 9), (64, 2)] {
+            let w: Vec<f32> = (0..rows * n).map(|i| i as f32).collect();
+            let (ld, ldt) = (n + 3, rows + 5);
+            let (mut wide, mut turned) = (vec![-1.0; rows * ld], vec![-1.0; n * ldt]);
+            pad_rows(&w, n, &mut wide, ld);
+            transpose(&w, n, &mut turned, ldt);
+            for (i, j) in (0..rows).flat_map(|i| (0..ld).map(move |j| (i, j))) {
+                assert_eq!(wide[i * ld + j], if j < n { w[i * n + j] } else { -1.0 }, "{rows} × {n}");
+            }
+            for (j, i) in (0..n).flat_map(|j| (0..ldt).map(move |i| (j, i))) {
+                assert_eq!(turned[j * ldt + i], if i < rows { w[i * n + j] } else { -1.0 }, "{rows} × {n}");
+            }
+        }
+    }
+
+    /// `[wide, narrow]` of `A` (m × rows) and `D` (m × n), both with stride 80.
+    struct Outer<'a> {
+        a: &'a [f32],
+        d: &'a [f32],
+        rows: usize,
+        n: usize,
+    }
+
+    impl WithSimd for Outer<'_> {
+        type Output = [Vec<f32>; 2];
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> [Vec<f32>; 2] {
+            let Self { a, d, rows, n } = self;
+            let [mut wide, mut narrow, mut scratch] = [(); 3].map(|()| vec![f32::NAN; rows * n]);
+            outer_product(simd, a, 80, d, 80, rows, n, &mut wide);
+            outer_product_narrow(simd, a, 80, d, 80, rows, n, &mut narrow, &mut scratch);
+            [wide, narrow]
+        }
+    }
+
+    /// Kills: a column of the transpose at the wrong place, a sum in another order.
+    #[test]
+    fn a_narrow_outer_product_has_the_bits_of_a_wide_one() {
+        let x = |i: usize| ((i * 7919) % 1009) as f32 / 500.0 - 1.0;
+        let (a, d): (Vec<f32>, Vec<f32>) = (0..5 * 80).map(|i| (x(i), x(3 * i + 1))).unzip();
+        for arch in [Arch::new(), Arch::Scalar] {
+            for (rows, n) in [(1, 1), (65, 1), (65, 2), (9, 3), (80, 7)] {
+                let [wide, narrow] = arch.dispatch(Outer { a: &a, d: &d, rows, n });
+                assert_eq!(wide, narrow, "{rows} × {n}");
+                let want: f64 =
+                    (0..5).map(|m| f64::from(a[m * 80 + rows - 1]) * f64::from(d[m * 80 + n - 1])).sum();
+                assert!((f64::from(wide[rows * n - 1]) - want).abs() < 1e-6, "{rows} × {n}");
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use epo_core::Stream;
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::buffer::{Buffer, LINE};
-use crate::kernel::{self, Factors};
+use crate::kernel::{self, Factors, Then};
 
 /// Rows processed together.
 const CHUNK: usize = 64;
@@ -36,22 +36,39 @@ const CHUNK: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mlp {
-    params: Vec<f32>,
+    /// On a cache line, since the kernels read most weights here.
+    params: Buffer,
     layers: Vec<Layer>,
     arch: Arch,
 }
 
-/// One affine map, with its weights packed for the kernels.
+/// One affine map, with the copies of its weights that the kernels need.
 #[derive(Clone, Debug)]
 struct Layer {
     n_in: usize,
     n_out: usize,
     /// Where `W` begins in the flat parameters.
     at: usize,
-    /// `W`, packed.
-    forward: Buffer,
-    /// `W̄ᵀ`, packed; empty for the first layer, whose input needs no gradient.
-    backward: Buffer,
+    /// Row stride of `W` for the kernels: `n_out` in whole vectors.
+    ld: usize,
+    /// Row stride of `W̄ᵀ`: `n_in` in whole vectors.
+    ld_back: usize,
+    /// `W` with that stride, if it is not `n_out` itself; else empty, and the flat parameters serve.
+    padded: Buffer,
+    /// `W̄ᵀ`; empty for the first layer, whose input needs no gradient.
+    transposed: Buffer,
+}
+
+impl Layer {
+    /// The part of a flat vector that is this layer's.
+    fn of<'a>(&self, flat: &'a [f32]) -> &'a [f32] {
+        &flat[self.at..][..(self.n_in + 1) * self.n_out]
+    }
+
+    /// Weights for the kernels, with stride `ld`: `padded`, or the flat vector it would be a copy of.
+    fn rows<'a>(&self, flat: &'a [f32], padded: &'a [f32]) -> &'a [f32] {
+        if padded.is_empty() { self.of(flat) } else { padded }
+    }
 }
 
 /// Where a named tensor lies in the flat parameters.
@@ -79,8 +96,8 @@ pub struct Workspace {
     chunk: Activations,
     /// Two of one chunk: `δ_l`, or the tangents of `h_l`.
     delta: [Buffer; 2],
-    /// Packed direction of `jvp`.
-    packed: Vec<Buffer>,
+    /// Padded direction of `jvp`.
+    padded: Vec<Buffer>,
     /// Outputs, dense.
     out: Vec<f32>,
     /// Sum over chunks.
@@ -95,6 +112,7 @@ struct Activations {
     h: Vec<Buffer>,
     /// Their row strides.
     ld: Vec<usize>,
+    sizes: Vec<usize>,
     n_in: usize,
     n_out: usize,
 }
@@ -123,13 +141,14 @@ impl Mlp {
             let (n_in, n_out, at) = (w[0], w[1], params.len());
             let bound = 1.0 / (n_in as f64).sqrt();
             params.extend((0..(n_in + 1) * n_out).map(|_| ((2.0 * stream.uniform() - 1.0) * bound) as f32));
-            let forward = Buffer::new((n_in + 1) * kernel::padded(n_out, lanes));
-            let backward = if l == 0 { 0 } else { n_out * kernel::padded(n_in, lanes) };
-            layers.push(Layer { n_in, n_out, at, forward, backward: Buffer::new(backward) });
+            let (ld, ld_back) = (kernel::padded(n_out, lanes), kernel::padded(n_in, lanes));
+            let padded = Buffer::new(if ld == n_out { 0 } else { (n_in + 1) * ld });
+            let transposed = Buffer::new(if l == 0 { 0 } else { n_out * ld_back });
+            layers.push(Layer { n_in, n_out, at, ld, ld_back, padded, transposed });
         }
         params.extend(std::iter::repeat_n(0.0, tail));
-        let mut this = Self { params, layers, arch };
-        this.refresh();
+        let mut this = Self { params: Buffer::new(params.len()), layers, arch };
+        this.set_params(&params);
         this
     }
 
@@ -191,7 +210,7 @@ impl Mlp {
             batch,
             chunk: Activations::new(&sizes, CHUNK),
             delta: [Buffer::new(CHUNK * widest), Buffer::new(CHUNK * widest)],
-            packed: self.layers.iter().map(|l| Buffer::new(l.forward.len())).collect(),
+            padded: self.layers.iter().map(|l| Buffer::new(l.padded.len())).collect(),
             out: Vec::with_capacity(rows * self.outputs()),
             sum: vec![0.0; if rows > CHUNK { self.params.len() } else { 0 }],
             rows: 0,
@@ -208,7 +227,7 @@ impl Mlp {
         ws.out.resize(ws.rows * ws.n_out, 0.0);
         for first in (0..ws.rows).step_by(CHUNK) {
             let rows = CHUNK.min(ws.rows - first);
-            self.arch.dispatch(Forward { layers: &self.layers, acts: &mut ws.batch, first, rows });
+            self.arch.dispatch(Forward { net: self, acts: &mut ws.batch, first, rows });
             ws.batch.copy_out(rows, &mut ws.out[first * ws.n_out..]);
         }
         &ws.out
@@ -243,8 +262,9 @@ impl Mlp {
     }
 
     fn fits(&self, ws: &Workspace) -> bool {
-        let same_size = |(l, packed): (&Layer, &Buffer)| l.forward.len() == packed.len();
-        self.layers.len() == ws.packed.len() && self.layers.iter().zip(&ws.packed).all(same_size)
+        let sizes = &ws.batch.sizes;
+        let same = |(l, size): (&Layer, &[usize])| [l.n_in, l.n_out] == size;
+        sizes.len() == self.layers.len() + 1 && self.layers.iter().zip(sizes.windows(2)).all(same)
     }
 
     fn backward_chunk(&self, ws: &mut Workspace, first: usize, dout: &[f32], grad: &mut [f32]) {
@@ -261,17 +281,12 @@ impl Mlp {
         assert!(self.fits(ws), "a workspace of other sizes");
         assert_eq!(v.len(), self.params.len(), "v");
         assert_eq!(out.len(), ws.rows * self.outputs(), "out");
-        let Workspace { batch, delta, packed, .. } = ws;
-        self.arch.dispatch(Pack { layers: &self.layers, v, packed });
+        let Workspace { batch, delta, padded, .. } = ws;
+        for (layer, padded) in self.layers.iter().zip(&mut *padded) {
+            kernel::pad_rows(layer.of(v), layer.n_out, padded, layer.ld);
+        }
         for (c, out) in out.chunks_mut(CHUNK * self.outputs()).enumerate() {
-            self.arch.dispatch(Jvp {
-                layers: &self.layers,
-                acts: batch,
-                delta,
-                packed,
-                first: c * CHUNK,
-                out,
-            });
+            self.arch.dispatch(Jvp { net: self, acts: batch, delta, v, padded, first: c * CHUNK, out });
         }
     }
 
@@ -290,7 +305,7 @@ impl Mlp {
                 ws.chunk.set_row(i, x);
             }
             let rows = x.len() / n_in;
-            self.arch.dispatch(Forward { layers: &self.layers, acts: &mut ws.chunk, first: 0, rows });
+            self.arch.dispatch(Forward { net: self, acts: &mut ws.chunk, first: 0, rows });
             ws.chunk.copy_out(rows, out);
         }
     }
@@ -303,7 +318,7 @@ impl Mlp {
         assert!(self.fits(ws), "a workspace of other sizes");
         assert_eq!(out.len(), self.outputs(), "out");
         ws.chunk.set_row(0, x);
-        self.arch.dispatch(ForwardOne { layers: &self.layers, acts: &mut ws.chunk });
+        self.arch.dispatch(ForwardOne { net: self, acts: &mut ws.chunk });
         ws.chunk.copy_out(1, out);
     }
 }
@@ -354,6 +369,7 @@ impl Activations {
         let mut this = Self {
             h: sizes.iter().map(|_| Buffer::default()).collect(),
             ld,
+            sizes: sizes.to_vec(),
             n_in: sizes[0],
             n_out: sizes[sizes.len() - 1],
         };
@@ -395,7 +411,7 @@ impl WithSimd for Lanes {
     }
 }
 
-/// Packs the weights anew.
+/// Copies the weights anew.
 struct Refresh<'a> {
     params: &'a [f32],
     layers: &'a mut [Layer],
@@ -405,41 +421,20 @@ impl WithSimd for Refresh<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         for (l, layer) in self.layers.iter_mut().enumerate() {
-            let (n_in, n_out) = (layer.n_in, layer.n_out);
-            let w = &self.params[layer.at..][..(n_in + 1) * n_out];
-            kernel::pack(simd, w, n_out, &mut layer.forward);
+            let (w, n) = (layer.of(self.params), layer.n_out);
+            kernel::pad_rows(w, n, &mut layer.padded, layer.ld);
             if l > 0 {
-                kernel::pack_transposed::<S>(&w[..n_in * n_out], n_out, &mut layer.backward);
+                kernel::transpose(&w[..layer.n_in * n], n, &mut layer.transposed, layer.ld_back);
             }
-        }
-    }
-}
-
-/// Packs a direction as [`Refresh`] packs the weights.
-struct Pack<'a> {
-    layers: &'a [Layer],
-    v: &'a [f32],
-    packed: &'a mut [Buffer],
-}
-
-impl WithSimd for Pack<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        for (layer, packed) in self.layers.iter().zip(self.packed) {
-            let (n_in, n_out) = (layer.n_in, layer.n_out);
-            let v = &self.v[layer.at..][..(n_in + 1) * n_out];
-            kernel::pack(simd, v, n_out, packed);
         }
     }
 }
 
 /// All layers for one chunk.
 struct Forward<'a> {
-    layers: &'a [Layer],
+    net: &'a Mlp,
     acts: &'a mut Activations,
     first: usize,
     rows: usize,
@@ -450,17 +445,17 @@ impl WithSimd for Forward<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { layers, acts: Activations { h, ld, .. }, first, rows } = self;
-        for (l, layer) in layers.iter().enumerate() {
-            let hidden = l + 1 < layers.len();
+        let Self { net, acts: Activations { h, ld, .. }, first, rows } = self;
+        for (l, layer) in net.layers.iter().enumerate() {
+            let hidden = l + 1 < net.layers.len();
             let (x, y) = h.split_at_mut(l + 1);
             let (x, y) = (&x[l][first * ld[l]..], &mut y[0][if hidden { first * ld[l + 1] } else { 0 }..]);
-            let depth = layer.n_in + 1;
-            let factors = Factors { a: x, lda: ld[l], depth, b: &layer.forward, b_depth: depth };
-            kernel::product(simd, [factors], rows, layer.n_out, y, ld[l + 1]);
+            let b = layer.rows(&net.params, &layer.padded);
+            let factors = Factors { a: x, lda: ld[l], b, ldb: layer.ld, depth: layer.n_in + 1 };
+            let then = if hidden { Then::Tanh } else { Then::Store };
+            kernel::product(simd, [factors], rows, layer.n_out, y, ld[l + 1], then);
             if hidden {
                 for row in y.chunks_exact_mut(ld[l + 1]).take(rows) {
-                    kernel::tanh_in_place(simd, &mut row[..kernel::padded(layer.n_out, S::F32_LANES)]);
                     row[layer.n_out] = 1.0;
                 }
             }
@@ -470,7 +465,7 @@ impl WithSimd for Forward<'_> {
 
 /// All layers for one row, the first of `acts`.
 struct ForwardOne<'a> {
-    layers: &'a [Layer],
+    net: &'a Mlp,
     acts: &'a mut Activations,
 }
 
@@ -479,12 +474,14 @@ impl WithSimd for ForwardOne<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for (l, layer) in self.layers.iter().enumerate() {
+        let layers = &self.net.layers;
+        for (l, layer) in layers.iter().enumerate() {
             let (x, y) = self.acts.h.split_at_mut(l + 1);
             let y = &mut y[0];
-            kernel::product_one(simd, &x[l][..layer.n_in + 1], &layer.forward, layer.n_out, y);
-            if l + 1 < self.layers.len() {
-                kernel::tanh_in_place(simd, &mut y[..kernel::padded(layer.n_out, S::F32_LANES)]);
+            let b = layer.rows(&self.net.params, &layer.padded);
+            kernel::product_one(simd, &x[l][..layer.n_in + 1], b, layer.ld, layer.n_out, y);
+            if l + 1 < layers.len() {
+                kernel::tanh_in_place(simd, &mut y[..layer.ld]);
                 y[layer.n_out] = 1.0;
             }
         }
@@ -518,14 +515,16 @@ impl WithSimd for Backward<'_> {
             let (n_in, n_out, ldd) = (layer.n_in, layer.n_out, ld[l + 1]);
             let x = &h[l][first * ld[l]..][..rows * ld[l]];
             let dw = &mut grad[layer.at..][..(n_in + 1) * n_out];
-            kernel::outer_product(simd, x, ld[l], &d[..rows * ldd], ldd, n_in + 1, n_out, dw);
+            let of_rows = &d[..rows * ldd];
+            if n_out < S::F32_LANES {
+                kernel::outer_product_narrow(simd, x, ld[l], of_rows, ldd, n_in + 1, n_out, dw, next);
+            } else {
+                kernel::outer_product(simd, x, ld[l], of_rows, ldd, n_in + 1, n_out, dw);
+            }
             if l > 0 {
-                let factors = Factors { a: d, lda: ldd, depth: n_out, b: &layer.backward, b_depth: n_out };
-                kernel::product(simd, [factors], rows, n_in, next, ld[l]);
-                let width = kernel::padded(n_in, S::F32_LANES);
-                for (d, x) in next.chunks_exact_mut(ld[l]).zip(x.chunks_exact(ld[l])) {
-                    kernel::tanh_backward(simd, &x[..width], &mut d[..width]);
-                }
+                let (b, ldb) = (&layer.transposed[..], layer.ld_back);
+                let factors = Factors { a: d, lda: ldd, b, ldb, depth: n_out };
+                kernel::product(simd, [factors], rows, n_in, next, ld[l], Then::TimesSlope(x));
                 (d, next) = (next, d);
             }
         }
@@ -534,10 +533,11 @@ impl WithSimd for Backward<'_> {
 
 /// The tangents of one chunk: `ḣ_{l+1} = (ḣ_l W̄_l + [h_l 1] V_l)(1 − h_{l+1}²)`, `ḣ₀ = 0`.
 struct Jvp<'a> {
-    layers: &'a [Layer],
+    net: &'a Mlp,
     acts: &'a Activations,
     delta: &'a mut [Buffer; 2],
-    packed: &'a [Buffer],
+    v: &'a [f32],
+    padded: &'a [Buffer],
     first: usize,
     out: &'a mut [f32],
 }
@@ -547,26 +547,22 @@ impl WithSimd for Jvp<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { layers, acts: Activations { h, ld, n_out, .. }, delta, packed, first, out } = self;
+        let Self { net, acts: Activations { h, ld, n_out, .. }, delta, v, padded, first, out } = self;
+        let layers = &net.layers;
         let rows = out.len() / n_out;
         let [d, next] = delta;
         let (mut d, mut next) = (d, next);
         for (l, layer) in layers.iter().enumerate() {
-            let depth = layer.n_in + 1;
-            let x = &h[l][first * ld[l]..];
-            let direct = Factors { a: x, lda: ld[l], depth, b: &packed[l], b_depth: depth };
-            let carried = Factors { a: d, lda: ld[l], depth: layer.n_in, b: &layer.forward, b_depth: depth };
+            let (x, lda, ldb) = (&h[l][first * ld[l]..], ld[l], layer.ld);
+            let direct = Factors { a: x, lda, b: layer.rows(v, &padded[l]), ldb, depth: layer.n_in + 1 };
+            let b = layer.rows(&net.params, &layer.padded);
+            let carried = Factors { a: d, lda, b, ldb, depth: layer.n_in };
+            let hidden = l + 1 < layers.len();
+            let then = if hidden { Then::TimesSlope(&h[l + 1][first * ld[l + 1]..]) } else { Then::Store };
             if l == 0 {
-                kernel::product(simd, [direct], rows, layer.n_out, next, ld[l + 1]);
+                kernel::product(simd, [direct], rows, layer.n_out, next, ld[l + 1], then);
             } else {
-                kernel::product(simd, [direct, carried], rows, layer.n_out, next, ld[l + 1]);
-            }
-            if l + 1 < layers.len() {
-                let width = kernel::padded(layer.n_out, S::F32_LANES);
-                let y = h[l + 1][first * ld[l + 1]..].chunks_exact(ld[l + 1]);
-                for (d, y) in next.chunks_exact_mut(ld[l + 1]).zip(y).take(rows) {
-                    kernel::tanh_backward(simd, &y[..width], &mut d[..width]);
-                }
+                kernel::product(simd, [direct, carried], rows, layer.n_out, next, ld[l + 1], then);
             }
             (d, next) = (next, d);
         }
