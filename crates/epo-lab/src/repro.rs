@@ -75,18 +75,19 @@ impl Experiment {
 /// Environment steps of a measurement, at least: a few episodes, a second or two.
 const MEASURED_STEPS: usize = 8000;
 
-/// Seconds that each run will take alone with this many threads, in the order of `runs`.
+/// Seconds that each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
 ///
 /// One short epoch of each task with the first algorithm gives the time to collect; one of each algorithm on the
-/// first task gives the time to update. Folders are made in `dir`.
-pub fn estimate(runs: &[Planned], threads: usize, dir: &Path) -> Result<Vec<f64>, LabError> {
+/// first task gives the time to update. Each is measured `jobs` times at once, because runs that share a machine slow
+/// each other down. Folders are made in `dir`.
+pub fn estimate(runs: &[Planned], jobs: usize, threads: usize, dir: &Path) -> Result<Vec<f64>, LabError> {
     let Some(first) = runs.first() else { return Ok(Vec::new()) };
     let mut measured: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
     for run in runs {
         let needed = run.algo == first.algo || run.task == first.task;
         if needed && !measured.contains_key(&(&*run.task, &*run.algo)) {
             let folder = dir.join(format!("{}-{}", run.algo, run.task));
-            measured.insert((&run.task, &run.algo), seconds_per_step(run, threads, &folder)?);
+            measured.insert((&run.task, &run.algo), side_by_side(run, jobs, threads, &folder)?);
         }
     }
     let of = |task: &str, algo: &str| measured.get(&(task, algo)).copied();
@@ -98,11 +99,24 @@ pub fn estimate(runs: &[Planned], threads: usize, dir: &Path) -> Result<Vec<f64>
     Ok(runs.iter().map(seconds).collect())
 }
 
+/// Mean seconds to collect and to update, per environment step, of `jobs` equal runs at once.
+fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Result<(f64, f64), LabError> {
+    let measure = &|job: usize| seconds_per_step(run, threads, &folder.join(job.to_string()));
+    let all = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..jobs.max(1)).map(|job| scope.spawn(move || measure(job))).collect();
+        let ended = started.into_iter().map(|s| s.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
+        ended.collect::<Result<Vec<_>, _>>()
+    })?;
+    let mean = |f: fn(&(f64, f64)) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
+    Ok((mean(|m| m.0), mean(|m| m.1)))
+}
+
 /// Seconds to collect and to update, per environment step.
 fn seconds_per_step(run: &Planned, threads: usize, folder: &Path) -> Result<(f64, f64), LabError> {
     let mut short = ResolvedRun::from_layers(Some(&run.config), &[])?;
     let envs = short.train.envs;
     short.train.threads = threads;
+    short.train.update.kl_stop = false; // a short epoch may stop where a whole one would not: all passes, the longest time
     short.train.steps_per_epoch =
         short.train.steps_per_epoch.min(MEASURED_STEPS.max(short.train.update.batch).next_multiple_of(envs));
     short.run.steps = short.train.steps_per_epoch as u64;

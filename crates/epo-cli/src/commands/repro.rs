@@ -93,7 +93,7 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let (jobs, threads) = how.shares(runs.len());
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     eprintln!("measuring this machine ...");
-    let seconds = estimate(runs, threads, dir.path()).context("the measurement failed")?;
+    let seconds = estimate(runs, jobs, threads, dir.path()).context("the measurement failed")?;
     let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
     if how.json {
         let run = |(run, s): (&epo_lab::sweep::Planned, &f64)| {
@@ -112,10 +112,13 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&seconds).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine.",
+        "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine, as busy as it is now.",
         runs.len(),
         duration(total)
     ));
+    lines.push(
+        "Measured with all passes of an update; where the KL stop ends it early, it takes less.".to_owned(),
+    );
     output::print(&lines.join("\n"))?;
     Ok(Code::Done)
 }
