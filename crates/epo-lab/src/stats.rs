@@ -353,7 +353,8 @@ mod tests {
                     let got = resampled(&normals(stream, tasks, seeds), statistic, i, 250, true).unwrap();
                     got.lo <= 0.0 && 0.0 <= got.hi
                 });
-                // the middle of five runs is 2.5 runs: too coarse for a better interval, which errs to the safe side
+                // the middle of five runs is 2.5 runs: 97.1 % with many resamples and trials, on the safe side; a
+                // stretch without √(n/(n−1)) gives 96.1 % there, and 91 % for 3 seeds (docs/report.md)
                 let most = if (tasks, seeds, statistic) == (1, 5, Statistic::Iqm) { 0.98 } else { 0.97 };
                 assert!((0.93..=most).contains(&c), "{statistic:?}, {tasks} tasks, {seeds} seeds: {c}");
             }
