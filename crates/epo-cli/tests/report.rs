@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -148,4 +149,64 @@ fn a_folder_that_cannot_be_written_is_an_io_error() {
     fs::write(dir.path().join("out"), "a file where the report should go").unwrap();
     let got = report(dir.path(), &["runs"]);
     assert_eq!(got.status.code(), Some(74), "{}", text(&got.stderr));
+}
+
+/// The program without any privilege, if this system can start it so: root may read and write everything.
+fn unprivileged(dir: &Path) -> Option<Command> {
+    let mode = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    mode(dir, 0o755);
+    let probe = dir.join("probe");
+    fs::write(&probe, "").unwrap();
+    mode(&probe, 0o000);
+    if fs::read(&probe).is_err() {
+        return Some(Command::new(env!("CARGO_BIN_EXE_epo")));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_epo")]);
+    let works = Command::new("setpriv").args(command.get_args()).arg("--version").output();
+    works.is_ok_and(|output| output.status.success()).then_some(command)
+}
+
+#[test]
+fn without_permission_the_rest_is_reported_and_files_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    let Some(command) = unprivileged(dir.path()) else {
+        println!("SKIPPED: this is root, and there is no setpriv to become somebody else");
+        return;
+    };
+    let mode = |name: &str, bits| {
+        fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(bits)).unwrap();
+    };
+    fs::create_dir(dir.path().join("out")).unwrap();
+    mode("out", 0o777);
+    mode("runs/epo-0", 0o000); // a folder, a table, a configuration
+    mode("runs/epo-1/progress.csv", 0o000);
+    mode("runs/ppo-0/config.toml", 0o000);
+    let epo = |args: &[&str]| {
+        let mut epo = Command::new(command.get_program());
+        epo.args(command.get_args()).args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let got = epo(&["report", "runs", "--out", "out/report"]);
+    let said = text(&got.stderr);
+    assert!(got.status.success(), "{said}");
+    for part in
+        ["The folder cannot be read: Permission", "progress.csv cannot be read", "config.toml cannot be read"]
+    {
+        assert!(said.contains(part), "“{part}” is missing in: {said}");
+    }
+    assert!(said.contains("3 runs in out/report/index.html"), "{said}");
+    mode("out", 0o555);
+    fs::write(dir.path().join("s.toml"), "[grid]\nrun.seed = [0]\n").unwrap();
+    let unwritable = ["report runs --out out/other", "sweep s.toml --out out/sweep", "train --runs out/runs"];
+    for (args, names) in unwritable.into_iter().zip(["out/other/", "out/sweep/journal", "out/runs/"]) {
+        let got = epo(&args.split(' ').collect::<Vec<_>>());
+        let said = text(&got.stderr);
+        assert_eq!(got.status.code(), Some(74), "{args}: {said}");
+        assert!(said.contains(names) && said.matches("Permission denied").count() == 1, "{args}: {said}");
+    }
+    let got = epo(&["eval", "runs/epo-0"]);
+    assert_eq!(got.status.code(), Some(4));
+    assert!(text(&got.stderr).contains("cannot be read (Permission denied"), "{}", text(&got.stderr));
+    mode("runs/epo-0", 0o755); // so that it can be removed
 }

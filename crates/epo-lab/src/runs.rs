@@ -93,8 +93,10 @@ pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
 /// The configuration of a run folder.
 pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     let path = dir.join("config.toml");
-    let text =
-        fs::read_to_string(&path).map_err(|e| LabError::run(dir, format!("not a run folder ({e})")))?;
+    let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
+        _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
+    })?;
     let read = ResolvedRun::from_layers(Some(&text), &[]);
     read.map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));

@@ -50,8 +50,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (report, notes) = evaluate_run(&args.run, &make_env, plan)?;
     notes.iter().for_each(|note| eprintln!("{note}; the one before it is used"));
     let json = serde_json::to_string_pretty(&report)?;
+    let said = if args.json { json.clone() } else { text(&report) };
+    print(&said)?; // first: the folder may be another's, not writable
     runs::write_whole(&args.run.join("eval.json"), format!("{json}\n").as_bytes())?;
-    print(&if args.json { json } else { text(&report) })?;
     match args.max_cost {
         Some(most) if report.cost.spread.mean > most => {
             eprintln!("the mean cost {} is above {most}", report.cost.spread.mean);

@@ -53,7 +53,7 @@ pub enum ReportError {
     #[error("no run can be shown: {}", first_note(.0))]
     NoRuns(Vec<Note>),
     /// The report cannot be written.
-    #[error("cannot write {}: {source}", .path.display())]
+    #[error("cannot write {}", .path.display())]
     Write {
         /// Which file or folder.
         path: PathBuf,

@@ -109,9 +109,15 @@ pub(super) struct Held {
     beat: u64,
 }
 
+/// For `map_err`: names the file, which the system's message does not.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let path = path.to_owned();
+    move |e| io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+}
+
 impl Journal {
     pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&dir)?;
+        fs::create_dir_all(&dir).map_err(at(&dir))?;
         Ok(Self { dir, me: Process::of(std::process::id()), seen: BTreeMap::new() })
     }
 
@@ -154,18 +160,20 @@ impl Journal {
     }
 
     fn ended(&self, id: &str, name: &str) -> io::Result<Option<Ended>> {
-        match fs::read_to_string(self.folder(id).join(name)) {
+        let path = self.folder(id).join(name);
+        match fs::read_to_string(&path) {
             Ok(text) => Ok(serde_json::from_str(&text).ok()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
+            Err(e) => Err(at(&path)(e)),
         }
     }
 
     /// Number and text of the lease that counts.
     fn newest(&self, id: &str) -> io::Result<Option<(u32, String)>> {
-        let entries = match fs::read_dir(self.folder(id)) {
+        let folder = self.folder(id);
+        let entries = match fs::read_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            entries => entries?,
+            entries => entries.map_err(at(&folder))?,
         };
         let mut newest = None;
         for entry in entries {
@@ -183,10 +191,11 @@ impl Journal {
     /// Takes a free run; `None` if somebody else was faster. The number is the one that [`Standing::Free`] gave: a
     /// fresh look could find, and rob, a lease that was made in between.
     pub(super) fn acquire(&mut self, id: &str, number: u32) -> io::Result<Option<Held>> {
-        fs::create_dir_all(self.folder(id))?;
-        match OpenOptions::new().write(true).create_new(true).open(self.lease_path(id, number)) {
+        let path = self.lease_path(id, number);
+        fs::create_dir_all(self.folder(id)).map_err(at(&path))?;
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            made => drop(made?),
+            made => drop(made.map_err(at(&path))?),
         }
         let held = Held { id: id.to_owned(), number, beat: 0 };
         self.write_lease(&held, None, false)?;
@@ -243,10 +252,13 @@ impl Journal {
     pub(super) fn replace(&self, id: &str, name: &str, text: &str) -> io::Result<()> {
         let dir = self.folder(id);
         let part = dir.join(format!(".{name}.{}", self.me.pid));
-        let mut file = File::create(&part)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(part, dir.join(name))
+        let write = || {
+            let mut file = File::create(&part)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&part, dir.join(name))
+        };
+        write().map_err(at(&dir.join(name)))
     }
 }
 
