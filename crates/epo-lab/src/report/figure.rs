@@ -15,9 +15,9 @@ const TEXT: f32 = 16.0;
 const TITLE: f32 = 17.0;
 
 /// Size of one panel with its labels.
-const PANEL: (f32, f32) = (370.0, 270.0);
+const PANEL: (f32, f32) = (382.0, 270.0);
 /// Room around the plot inside a panel: left, top, right, bottom.
-const ROOM: [f32; 4] = [72.0, 30.0, 12.0, 50.0];
+const ROOM: [f32; 4] = [84.0, 30.0, 12.0, 50.0];
 const LEGEND_ROW: f32 = 26.0;
 
 /// One algorithm's line and band; the three have the length of `steps`.
@@ -188,7 +188,7 @@ impl Panel {
         for s in self.series.iter().rev() {
             for (edge, colour) in band_outlines(s).into_iter().map(|e| (e, colour(s.entry))) {
                 let outline: Vec<_> = edge.iter().map(|&(u, v)| (x.at(u), y.at(v.max(y_lo)))).collect();
-                canvas.fill(&outline, colour, 0.18);
+                canvas.fill(&outline, colour, 0.14); // six on top of each other can still be seen through
             }
         }
         for &(limit, entry) in &self.limits {
@@ -206,7 +206,7 @@ impl Panel {
         canvas.text(&self.title, ((left + right) / 2.0, top - 10.0), TITLE, Anchor::Middle, false);
         let x_label = format!("environment steps ({unit_name})");
         canvas.text(&x_label, ((left + right) / 2.0, bottom + 41.0), TEXT, Anchor::Middle, false);
-        canvas.text(&self.y_label, (x0 + 17.0, (top + bottom) / 2.0), TEXT, Anchor::Middle, true);
+        canvas.text(&self.y_label, (x0 + 16.0, (top + bottom) / 2.0), TEXT, Anchor::Middle, true);
     }
 
     /// Ticks that hold every line, band and limit.
@@ -301,6 +301,16 @@ mod tests {
         let band = vec![(nan, nan), (0.0, 1.0), (0.0, 2.0), (nan, nan), (1.0, 1.0)];
         let s = Series { steps: vec![0.0, 1.0, 2.0, 3.0, 4.0], mean: vec![0.5; 5], band, entry: 0 };
         assert_eq!(band_outlines(&s), vec![vec![(1.0, 1.0), (2.0, 2.0), (2.0, 0.0), (1.0, 0.0)]]);
+    }
+
+    #[test]
+    fn the_label_of_an_axis_is_clear_of_its_ticks() {
+        let ruler = Canvas::new(1.0, 1.0);
+        for ticks in [ticks(-0.9, 0.2, 5), ticks(-1000.0, 200.0, 5), ticks(0.0, 90_000.0, 5)] {
+            let width = |&v: &f64| ruler.text_width(&ticks.label(v), TEXT);
+            let widest = ticks.values.iter().map(width).fold(0.0, f32::max);
+            assert!(ROOM[0] - 6.0 - widest > 16.0 + TEXT * 0.3, "{ticks:?}: {widest}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::history::Note;
 const STYLE: &str = ":root{color-scheme:light}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
 color:#222;background:#fff}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:1px solid #ddd}\
-figure{margin:1.5rem 0}figure svg{width:100%;max-width:960px;height:auto}figcaption{color:#555;font-size:.9rem}\
+figure{margin:1.5rem 0}figure svg{width:100%;max-width:860px;height:auto}figure.all svg{max-width:none}figcaption{color:#555;font-size:.9rem}\
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-align:left;border-bottom:1px solid #ddd}\
 td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .wide{overflow-x:auto}.caveat{background:#fff6e5;border-left:4px solid #e69f00;padding:.5rem 1rem}\
@@ -42,8 +42,9 @@ impl Page<'_> {
         out += "<h2>Learning curves</h2>\n";
         out += &format!("<p>{}</p>\n", self.how_to_read());
         for figure in self.figures {
+            let class = if figure.name == super::OVERVIEW { " class=\"all\"" } else { "" };
             out += &format!(
-                "<figure>{}<figcaption>{}</figcaption></figure>\n",
+                "<figure{class}>{}<figcaption>{}</figcaption></figure>\n",
                 figure.svg,
                 escape(&figure.title)
             );

@@ -86,6 +86,9 @@ pub struct Summary {
     pub markdown: String,
 }
 
+/// Name of the figure of all tasks.
+const OVERVIEW: &str = "overview";
+
 /// One drawn figure.
 struct Drawn {
     name: String,
@@ -222,7 +225,7 @@ fn figures(groups: &[Group], legend: &[String], options: &Options) -> (Vec<Drawn
             }
         }
         let figure = Figure { columns: per_task.len().min(4), panels: all, legend: legend.to_vec() };
-        drawn.push(draw("overview".into(), "Learning curves of all tasks".into(), &figure));
+        drawn.push(draw(OVERVIEW.into(), "Learning curves of all tasks".into(), &figure));
     }
     for (task, panels) in &per_task {
         let present = |entry: usize| panels[0].series.iter().any(|s| s.entry == entry);
