@@ -393,6 +393,38 @@ mod tests {
         assert!((run.seconds().unwrap() - 32.0).abs() < 1e-9);
     }
 
+    /// Shape of OmniSafe 0.5.0: lists and nested tables in the configuration, rows that end in CR LF, columns that no
+    /// report needs, and a folder whose run has not finished its first epoch.
+    #[test]
+    fn omnisafe_0_5_folders_are_read() {
+        let config = |total: u32| {
+            format!(
+                r#"{{"seed": 0, "train_cfgs": {{"device": "cpu", "total_steps": {total}, "epochs": 2}},
+                "algo_cfgs": {{"steps_per_epoch": 20000, "update_iters": 40, "clip": 0.2, "use_cost": true}},
+                "logger_cfgs": {{"use_wandb": false, "log_dir": "./out", "window_lens": 100}},
+                "model_cfgs": {{"std_range": [0.5, 0.1], "actor": {{"hidden_sizes": [64, 64], "lr": 0.0003}}}},
+                "lagrange_cfgs": {{"cost_limit": 25.0, "lambda_lr": 0.035}}, "env_cfgs": {{}},
+                "exp_increment_cfgs": {{"train_cfgs": {{"total_steps": {total}}}}},
+                "exp_name": "PPOLag-{{T-v0}}", "env_id": "T-v0", "algo": "PPOLag"}}"#
+            )
+        };
+        let rows = "Metrics/EpRet,Metrics/EpCost,Metrics/EpLen,Train/Epoch,Train/PolicyRatio/Min,TotalEnvSteps,\
+                    Time/Total,Time/Rollout,Time/Update,Time/Epoch,Time/FPS,Metrics/LagrangeMultiplier\r\n\
+                    -0.25,76.25,1000.0,0.0,1.0,20000.0,193.5,94.5,98.5,193.25,103.5,0.036\r\n";
+        let dir = folder(&[
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/config.json", &config(40_000)),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/progress.csv", ""),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/torch_save/epoch-0.pt", "x"),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/config.json", &config(20_000)),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/progress.csv", rows),
+        ]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()]);
+        let point = Point { epoch: 0, steps: 20_000.0, ret: -0.25, cost: 76.25 };
+        assert_eq!((runs.len(), &runs[0].points[..], runs[0].limit), (1, &[point][..], 25.0));
+        assert!((runs[0].seconds().unwrap() - 193.25).abs() < 1e-9);
+        assert!(notes.len() == 1 && notes[0].message.contains("has not finished an epoch"), "{notes:?}");
+    }
+
     #[test]
     fn omnisafe_names_stand_in_for_missing_keys() {
         let config = r#"{"algo_cfgs": {"cost_limit": 10}}"#;
