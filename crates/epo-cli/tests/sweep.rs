@@ -103,12 +103,29 @@ fn a_failed_run_is_told_and_the_others_are_done() {
 }
 
 #[test]
+fn the_example_of_the_documentation_works() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sweeps.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("s.toml"), example).unwrap();
+    let got = epo(dir.path(), &["sweep", "s.toml", "--dry-run", "--json"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
+    assert_eq!(json["runs"].as_array().unwrap().len(), 24, "as the example says");
+}
+
+#[test]
 fn a_wrong_file_is_refused_before_anything_runs() {
     let dir = tempfile::tempdir().unwrap();
     for (file, part) in [
         ("[grid]\nrun.seed = [0]\ntrain.gama = [0.9]\n", "did you mean `train.gamma`"),
         ("[grid]\nrun.task = [\"SafetyPointGoal1-v0\", \"SafetyPointGaol1-v0\"]\n", "SafetyPointGoal1-v0"),
         ("[grid]\nrun.seed = 1\n", "must be a list"),
+        (
+            "[base]\nalgo.clip = 0.1\n[grid]\nrun.algo = [\"ppo\", \"cpo\"]\n",
+            "run.algo = \"cpo\": there is no `algo.clip`",
+        ),
     ] {
         std::fs::write(dir.path().join("s.toml"), file).unwrap();
         let got = epo(dir.path(), &["sweep", "s.toml", "--out", "o"]);

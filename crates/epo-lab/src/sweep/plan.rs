@@ -8,14 +8,14 @@
 //! run.algo = ["epo", "cpo"]
 //! run.seed = [0, 1, 2]
 //! [[list]]                     # instead of one more axis: each entry with the whole grid
-//! algo.pmn = "linear"
+//! train.gamma = 0.995
 //! ```
 //! Runs are ordered by task, then seed, then the rest: the first seed of a task is complete before the second begins.
 
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-use crate::config::ResolvedRun;
+use crate::config::{ConfigError, ResolvedRun};
 use crate::history::join;
 
 /// One run of a sweep.
@@ -144,7 +144,15 @@ impl SweepFile {
 
 fn planned(config: &Table) -> Result<Planned, String> {
     let text = config.to_string();
-    let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| e.to_string())?.run;
+    let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| match &e {
+        // the keys of `algo` are those of the algorithm, and a sweep has several
+        ConfigError::UnknownKey { key, .. } if key.starts_with("algo.") => {
+            let algo = config.get("run").and_then(|run| run.get("algo")?.as_str()).unwrap_or("epo");
+            format!("run.algo = \"{algo}\": {e}")
+        }
+        _ => e.to_string(),
+    });
+    let run = run?.run;
     epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
