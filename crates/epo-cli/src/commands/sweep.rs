@@ -242,7 +242,7 @@ impl Screen {
             bar.tick();
             return;
         }
-        let ended = overview.done + overview.failed;
+        let ended = overview.done + overview.failed + usize::from(overview.stopping);
         let news = self.last.is_none_or(|(n, at)| n != ended || at.elapsed() > Duration::from_secs(60));
         if news && !self.quiet {
             eprintln!("{}", headline(overview));
@@ -258,6 +258,10 @@ impl Screen {
 }
 
 fn headline(o: &Overview) -> String {
+    if o.stopping {
+        let runs = o.running.len();
+        return format!("stopping: {runs} runs finish their epoch and save; Ctrl-C again leaves at once");
+    }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {
         line += &format!(", {} failed", o.failed);

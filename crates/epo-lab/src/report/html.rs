@@ -12,8 +12,9 @@ table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-
 td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .wide{overflow-x:auto}.caveat{background:#fff6e5;border-left:4px solid #e69f00;padding:.5rem 1rem}\
 .note{color:#555;font-size:.9rem}.note code,td code{overflow-wrap:anywhere}code{font-size:.85em}\
-@media print{body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}figure,tr,.caveat{break-inside:avoid}\
-.wide{overflow:visible}table{font-size:7.5pt}td,th{padding:.15rem .3rem}.n,td:first-child{white-space:normal}}";
+@page{size:landscape;margin:12mm}@media print{body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}\
+figure,tr,.caveat{break-inside:avoid}figure svg{max-height:165mm}.wide{overflow:visible}table{font-size:8pt}\
+td,th{padding:.15rem .3rem}}";
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {
@@ -58,8 +59,8 @@ impl Page<'_> {
             }));
             out += "</div>\n";
         }
-        out += "<h2>Runs</h2>\n<div class=\"wide\"><table>\n<tr><th>Task</th><th>Algorithm</th><th class=\"n\">Seed</th>\
-                <th class=\"n\">Limit</th><th class=\"n\">Steps</th><th>Folder</th></tr>\n";
+        out += "<h2>Runs</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>Task</th><th>Algorithm</th><th class=\"n\">Seed</th>\
+                <th class=\"n\">Limit</th><th class=\"n\">Steps</th><th>Folder</th></tr></thead>\n";
         for group in self.groups {
             for run in &group.runs {
                 out += &format!(

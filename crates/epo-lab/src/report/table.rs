@@ -193,7 +193,7 @@ impl Table {
 
     pub(crate) fn to_html(&self) -> String {
         let mut out = format!(
-            "<h3>{}</h3>\n<p>{}</p>\n<div class=\"wide\"><table>\n<tr>",
+            "<h3>{}</h3>\n<p>{}</p>\n<div class=\"wide\"><table>\n<thead><tr>",
             escape(&self.title),
             escape(&self.caption)
         );
@@ -201,7 +201,7 @@ impl Table {
             let class = if *kind == Kind::Text { "" } else { " class=\"n\"" };
             let _ = write!(out, "<th{class}>{}</th>", escape(name)); // writing to a string cannot fail
         }
-        out += "</tr>\n";
+        out += "</tr></thead>\n"; // repeated on every printed page
         for row in &self.rows {
             out += "<tr>";
             for (cell, column) in row.iter().zip(&self.columns) {

@@ -69,6 +69,8 @@ pub struct Overview {
     pub running: Vec<Running>,
     /// Seconds to the end at the present speed, if anything is known.
     pub eta: Option<f64>,
+    /// Asked to stop: waits for the runs to save.
+    pub stopping: bool,
 }
 
 /// What became of a run.
@@ -176,7 +178,7 @@ impl Driver<'_> {
                     self.beat()?;
                     last_beat = Some(Instant::now());
                 }
-                observe(&self.overview());
+                observe(&Overview { stopping: asked, ..self.overview() });
             }
             let open = |i: &usize| self.fates[*i].is_none() && !self.put_off.contains(i);
             let finished = self.jobs.is_empty() && (asked || (0..self.runs.len()).filter(open).count() == 0);
@@ -344,6 +346,7 @@ impl Driver<'_> {
             elsewhere: self.elsewhere,
             running,
             eta: (speed > 0.0).then(|| left as f64 / speed),
+            stopping: false,
         }
     }
 }
