@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ pub struct TrainBench {
     pub rollout_s: f64,
     /// Seconds to estimate and update.
     pub update_s: f64,
+    /// Time to collect over the time of the environments alone: the same episodes with the same actions, played again
+    /// in the same environments without policy, normaliser and rollout. The middle of three epochs after the training.
+    pub collect_overhead: f64,
     /// Passes that the update made.
     pub passes: f64,
     /// Largest resident memory of this process so far.
@@ -47,6 +51,7 @@ pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
         passes = passes.max(value(row, epo_algos::report::STOP_ITER).unwrap_or(0.0));
     })?;
     let steps_per_epoch = run.train.steps_per_epoch;
+    let collect_overhead = collect_overhead(&mut trainer)?;
     Ok(TrainBench {
         task: run.run.task.clone(),
         algo: run.run.algo.clone(),
@@ -54,10 +59,36 @@ pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
         steps_per_s: steps_per_epoch as f64 / (rollout_s + update_s),
         rollout_s,
         update_s,
+        collect_overhead,
         passes,
         peak_rss_mb: peak_rss_mb().unwrap_or(0.0),
         steps_per_epoch,
     })
+}
+
+fn collect_overhead(trainer: &mut Trainer<'_>) -> Result<f64, LabError> {
+    let mut ratios = [0.0; 3];
+    for ratio in &mut ratios {
+        let slots = trainer.pool.slots().iter().zip(&trainer.workers);
+        let begun: Vec<(u64, Vec<f32>)> = slots.map(|(s, w)| (s.episode(), w.replay.clone())).collect();
+        let clock = Instant::now();
+        trainer.collect()?;
+        let collect_s = clock.elapsed().as_secs_f64();
+
+        let Trainer { pool, workers, batch, .. } = trainer;
+        let actions = &batch.rollout.action;
+        let lanes = actions.chunks(actions.len() / workers.len());
+        let mut work: Vec<_> = workers.iter_mut().zip(&begun).zip(lanes).collect();
+        pool.run(&mut work, |slot, ((worker, (episode, before)), _)| {
+            slot.start(*episode)?;
+            worker.repeat(slot, before)
+        })?;
+        let clock = Instant::now();
+        pool.run(&mut work, |slot, ((worker, _), actions)| worker.repeat(slot, actions))?;
+        *ratio = collect_s / clock.elapsed().as_secs_f64();
+    }
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios[1])
 }
 
 /// Largest resident memory of this process, from `/proc`; `None` where there is no such file.
@@ -66,4 +97,27 @@ fn peak_rss_mb() -> Option<f64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: other actions, another episode, or a start in the middle of the wrong one.
+    #[test]
+    fn the_environments_alone_play_the_episodes_that_were_collected() {
+        let set =
+            ["run.task=SafetyPointGoal0-v0", "train.steps_per_epoch=1400", "train.envs=2", "train.threads=1"];
+        let run = ResolvedRun::from_layers(None, &set.map(String::from)).unwrap();
+        let make_env = task_maker(&run.run.task).unwrap();
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
+        let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();
+        (0..3).for_each(|_| once.collect().unwrap()); // 2100 steps: two ends of episodes
+        let overhead = collect_overhead(&mut twice).unwrap();
+        assert!(overhead.is_finite() && overhead > 0.0, "{overhead}");
+        for (a, b) in once.pool.slots().iter().zip(twice.pool.slots()) {
+            assert_eq!((a.episode(), a.steps(), a.obs()), (b.episode(), b.steps(), b.obs()));
+        }
+    }
 }

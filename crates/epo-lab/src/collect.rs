@@ -148,7 +148,15 @@ impl Worker {
     /// Brings an environment to where its episode stood: begins it again and repeats its actions.
     pub(crate) fn replay(&mut self, slot: &mut Slot, episode: u64) -> Result<(), EnvError> {
         slot.start(episode)?;
-        for chosen in self.replay.chunks_exact(self.action.len()) {
+        let actions = std::mem::take(&mut self.replay);
+        let result = self.repeat(slot, &actions);
+        self.replay = actions;
+        result
+    }
+
+    /// Steps an environment with actions as the policy chose them, and does nothing else.
+    pub(crate) fn repeat(&mut self, slot: &mut Slot, actions: &[f32]) -> Result<(), EnvError> {
+        for chosen in actions.chunks_exact(self.action.len()) {
             self.map.apply(chosen, &mut self.action);
             slot.step(&self.action)?;
         }

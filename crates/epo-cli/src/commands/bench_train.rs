@@ -55,11 +55,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         print(&serde_json::to_string_pretty(&rows)?)?;
         return Ok(Code::Done);
     }
-    let mut text = format!("{:<28} {:<8} threads  steps/s  rollout s  update s  passes  MB", "task", "algo");
+    let mut text =
+        format!("{:<28} {:<8} threads  steps/s  rollout s  overhead  update s  passes  MB", "task", "algo");
     for r in &rows {
         text += &format!(
-            "\n{:<28} {:<8} {:>7}  {:>7.0}  {:>9.2}  {:>8.2}  {:>6}  {:.0}",
-            r.task, r.algo, r.threads, r.steps_per_s, r.rollout_s, r.update_s, r.passes, r.peak_rss_mb
+            "\n{:<28} {:<8} {:>7}  {:>7.0}  {:>9.2}  {:>8.2}  {:>8.2}  {:>6}  {:.0}",
+            r.task,
+            r.algo,
+            r.threads,
+            r.steps_per_s,
+            r.rollout_s,
+            r.collect_overhead,
+            r.update_s,
+            r.passes,
+            r.peak_rss_mb
         );
     }
     print(&text)?;
