@@ -231,30 +231,60 @@ pub(crate) fn train(
 
 /// Losses and values of the critics: metrics and what they were.
 pub(crate) fn critic_report(works: &[CriticWork], batch: &Batch) -> Vec<(Metric, f64)> {
-    let values = std::iter::once(&batch.reward).chain(&batch.costs).map(|e| mean(&e.value));
+    let estimates = std::iter::once(&batch.reward).chain(&batch.costs);
     let mut out = vec![(report::ADV, batch.adv_mean)];
-    for (work, (metrics, value)) in works.iter().zip(METRICS.iter().zip(values)) {
+    for (work, (metrics, e)) in works.iter().zip(METRICS.iter().zip(estimates)) {
         out.push((metrics.0, work.loss));
-        out.extend(metrics.1.map(|m| (m, value)));
+        if let Some([value, explained]) = metrics.1 {
+            out.extend([(value, mean(&e.value)), (explained, explained_variance(&e.value, &e.target))]);
+        }
     }
     out
 }
 
+/// `1 − Var(target − value) / Var(target)`: 1 is perfect, 0 no better than a constant. 0 if the targets are all alike.
+fn explained_variance(value: &[f64], target: &[f64]) -> f64 {
+    let error: Vec<f64> = target.iter().zip(value).map(|(t, v)| t - v).collect();
+    let variance = |x: &[f64]| {
+        let m = mean(x);
+        x.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / x.len() as f64
+    };
+    let all = variance(target);
+    if all > 0.0 { 1.0 - variance(&error) / all } else { 0.0 }
+}
+
 /// The metrics of [`critic_report`] with `streams` cost critics.
 pub(crate) fn critic_metrics(streams: usize) -> Vec<Metric> {
-    let each = METRICS[..=streams].iter().flat_map(|(loss, value)| std::iter::once(*loss).chain(*value));
+    let each = METRICS[..=streams]
+        .iter()
+        .flat_map(|(loss, value)| std::iter::once(*loss).chain(value.iter().flatten().copied()));
     std::iter::once(report::ADV).chain(each).collect()
 }
 
-const METRICS: [(Metric, Option<Metric>); 3] = [
-    (report::LOSS_R, Some(report::VALUE_R)),
-    (report::LOSS_C, Some(report::VALUE_C)),
+const METRICS: [(Metric, Option<[Metric; 2]>); 3] = [
+    (report::LOSS_R, Some([report::VALUE_R, report::EXPLAINED_R])),
+    (report::LOSS_C, Some([report::VALUE_C, report::EXPLAINED_C])),
     (report::LOSS_C_FAR, None),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn explained_variance_by_hand() {
+        let target = [1.0, 3.0, 5.0];
+        assert_eq!(explained_variance(&target, &target), 1.0);
+        assert_eq!(
+            explained_variance(&[7.0; 3], &target),
+            0.0,
+            "a constant explains nothing, whatever its value"
+        );
+        // errors −1, 0, 1: 1 − (2/3)/(8/3)
+        assert!((explained_variance(&[2.0, 3.0, 4.0], &target) - 0.75).abs() < 1e-15);
+        assert!(explained_variance(&[5.0, 3.0, 1.0], &target) < 0.0, "worse than a constant");
+        assert_eq!(explained_variance(&[1.0, 2.0], &[4.0, 4.0]), 0.0);
+    }
 
     #[test]
     fn the_loss_by_hand_and_its_gradient() {

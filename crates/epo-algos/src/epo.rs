@@ -1,15 +1,15 @@
 //! EPO: an exterior penalty whose shape follows the distance from the limit.
 //!
 //! ```text
-//! F̂ = (J_c − d) / s_k                        0 stays the limit; s_k = scale · max(spread of episode costs, 1, d/10)
+//! F̂ = (J_c − d) / s_k                        0 stays the limit; s_k = scale · max(d, 1)
 //! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both frozen for the epoch
 //! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂)),   Φ(x) = α x + (1−α) x²
-//! μ ← max(μ_min, η μ) while violated          once per epoch
+//! μ ← max(μ_min, η μ) while violated, min(μ_0, η' μ) while not          once per epoch
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
 //! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
-//! outside the critics' targets, a floor under μ, and the gradient's coefficient `w = Ψ Φ'(x) sp'(L̂) κ/s_k`
+//! outside the critics' targets, a μ that recovers, and the gradient's coefficient `w = Ψ Φ'(x) sp'(L̂) κ/s_k`
 //! taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
 
 use epo_core::{CostReading, Metric};
@@ -32,7 +32,7 @@ pub enum Variant {
     /// The paper's, as read in `docs/epo.md`.
     Paper,
     /// The released code's, with its defects repaired: [`crate::EpoReleased`]. Reads `clip`, `pmn`,
-    /// `mu_init`, `psi_max` and `normalize_loss`; the other parameters have no meaning there.
+    /// `mu_init` (10 there), `psi_max` and `normalize_loss`; the other parameters have no meaning there.
     Released,
 }
 
@@ -82,9 +82,9 @@ pub struct EpoParams {
     pub smooth: Smooth,
     /// β, sharpness of the softplus in units of F̂; larger keeps the penalty closer to the limit. 1.
     pub sharpness: f64,
-    /// Unit of the violation: `spread` or `limit`. Spread.
+    /// Unit of the violation: `limit` or `spread`. Limit.
     pub scale_by: ScaleBy,
-    /// Factor on that unit; smaller moves the regions and Ψ closer to the limit. 1.
+    /// Factor on that unit; smaller moves the regions and Ψ closer to the limit. 2: far begins at three times the limit.
     pub scale: f64,
     /// Where near ends and far begins, in units of F̂. [0.5, 1.0].
     pub alpha_thresholds: [f64; 2],
@@ -92,20 +92,20 @@ pub struct EpoParams {
     pub psi_slope: f64,
     /// ψ_max, cap on the exponent of Ψ. 5.
     pub psi_max: f64,
-    /// μ at the start; small is strict. 10.
+    /// μ at the start; small is strict. 5.
     pub mu_init: f64,
-    /// η, factor on μ after an epoch above the limit. 0.99.
+    /// η, factor on μ after an epoch above the limit. 0.95.
     pub mu_decay: f64,
-    /// Factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above
-    /// 1 lets μ recover (never above its start). 1.
+    /// η', factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above
+    /// 1 lets μ recover (never above its start), so that it finds the level which the limit asks for. 1.05.
     pub mu_feasible: f64,
-    /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1). 1.
+    /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1). 0.02.
     pub mu_min: f64,
     /// ε, half-width of the ratio clip. 0.2.
     pub clip: f64,
     /// Clip of the cost surrogate: `max`, `min` (as printed), `none`. Max.
     pub cost_clip: CostClip,
-    /// Divide the loss by 1 + w, w the weight of the cost gradient, as PPO-Lagrangian does. False.
+    /// Divide the loss by 1 + w, w the weight of the cost gradient, as PPO-Lagrangian does. True.
     pub normalize_loss: bool,
 }
 
@@ -117,18 +117,18 @@ impl Default for EpoParams {
             quad_stream: QuadStream::Root,
             smooth: Smooth::Softplus,
             sharpness: 1.0,
-            scale_by: ScaleBy::Spread,
-            scale: 1.0,
+            scale_by: ScaleBy::Limit,
+            scale: 2.0,
             alpha_thresholds: [0.5, 1.0],
             psi_slope: 1.0,
             psi_max: 5.0,
-            mu_init: 10.0,
-            mu_decay: 0.99,
-            mu_feasible: 1.0,
-            mu_min: 1.0,
+            mu_init: 5.0,
+            mu_decay: 0.95,
+            mu_feasible: 1.05,
+            mu_min: 0.02,
             clip: 0.2,
             cost_clip: CostClip::Max,
-            normalize_loss: false,
+            normalize_loss: true,
         }
     }
 }
@@ -285,6 +285,23 @@ impl Objective for Epo {
 mod tests {
     use super::*;
 
+    /// Numbers that are easy to compute with: one unit, μ = 10, a loss that is not divided.
+    fn plain() -> EpoParams {
+        let (scale_by, scale) = (ScaleBy::Spread, 1.0);
+        let (mu_init, mu_decay, mu_feasible, mu_min) = (10.0, 0.99, 1.0, 1.0);
+        let normalize_loss = false;
+        EpoParams {
+            scale_by,
+            scale,
+            mu_init,
+            mu_decay,
+            mu_feasible,
+            mu_min,
+            normalize_loss,
+            ..EpoParams::default()
+        }
+    }
+
     /// EPO in an epoch with violation `f_hat` in units of s = 1, κ = 1 (γ = 0).
     fn at(f_hat: f64, params: EpoParams) -> Epo {
         let mut epo = Epo::new(params, 0.0);
@@ -293,7 +310,7 @@ mod tests {
     }
 
     fn relu() -> EpoParams {
-        EpoParams { smooth: Smooth::Relu, ..EpoParams::default() }
+        EpoParams { smooth: Smooth::Relu, ..plain() }
     }
 
     #[test]
@@ -312,7 +329,7 @@ mod tests {
             (5.0, 0.0, 25.067_199, 14.841_316, 147.617_847, 148.413_159),
         ];
         for (f, alpha, phi, psi, smooth, hard) in table {
-            let epo = at(f, EpoParams::default());
+            let epo = at(f, plain());
             let (penalty, w) = epo.penalty(0.0);
             let close = |got: f64, want: f64| (got - want).abs() <= 1e-6 * want.abs() + 1e-6;
             assert_eq!(epo.frozen.alpha, alpha, "F̂ = {f}");
@@ -330,7 +347,7 @@ mod tests {
     #[test]
     fn the_weight_is_the_derivative_of_the_penalty_and_does_not_see_psi() {
         // Ψ stays what it was while the surrogate moves: it is detached
-        for params in [EpoParams::default(), relu(), EpoParams { sharpness: 5.0, ..EpoParams::default() }] {
+        for params in [plain(), relu(), EpoParams { sharpness: 5.0, ..plain() }] {
             for f in [-2.0, -0.1, 0.3, 0.7, 1.6] {
                 let epo = at(f, params.clone());
                 for surr in [-0.05, 0.02, 0.4] {
@@ -345,12 +362,12 @@ mod tests {
 
     #[test]
     fn the_weight_is_continuous_at_fixed_alpha_and_finite_far_out() {
-        let epo = at(0.0, EpoParams { pmn: Pmn::Linear, ..EpoParams::default() });
+        let epo = at(0.0, EpoParams { pmn: Pmn::Linear, ..plain() });
         for surr in [-1.0, -1e-9, 0.0, 1e-9, 1.0] {
             assert!((epo.penalty(surr).1 - epo.penalty(surr + 1e-9).1).abs() < 1e-9);
         }
         for f in [-1e4, 1e4] {
-            let (penalty, w) = at(f, EpoParams::default()).penalty(0.0);
+            let (penalty, w) = at(f, plain()).penalty(0.0);
             assert!(penalty.is_finite() && w.is_finite(), "F̂ = {f}: {penalty} {w}");
         }
     }
@@ -363,7 +380,7 @@ mod tests {
         let logp = [1.1_f64.ln(), 1.5_f64.ln()];
         let adv_c = [vec![1e9, 1e9], vec![1.0, -1.0]];
         let mb = Minibatch { logp: &logp, logp_old: &[0.0; 2], adv_r: &[2.0, 1.0], adv_c: &adv_c };
-        let mut epo = at(2.0, EpoParams::default());
+        let mut epo = at(2.0, plain());
         epo.begin_pass(&mb);
         assert!((epo.weight - 2.694_897_829).abs() < 1e-8, "{}", epo.weight);
         let mut g = [0.0; 2];
@@ -386,22 +403,22 @@ mod tests {
         let adv_c = [vec![4.0], vec![8.0]];
         let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[0.0], adv_c: &adv_c };
         for (f, want) in [(0.2, 4.0), (0.8, 6.0), (3.0, 8.0)] {
-            assert_eq!(at(f, EpoParams::default()).adv_c(&mb, 0), want, "F̂ = {f}");
+            assert_eq!(at(f, plain()).adv_c(&mb, 0), want, "F̂ = {f}");
         }
         let one = [vec![4.0]];
         let mb = Minibatch { adv_c: &one, ..mb };
-        assert_eq!(at(3.0, EpoParams::default()).adv_c(&mb, 0), 4.0, "a single stream counts whole");
+        assert_eq!(at(3.0, plain()).adv_c(&mb, 0), 4.0, "a single stream counts whole");
     }
 
     #[test]
     fn the_ablations_fix_alpha_and_drop_a_critic() {
-        let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..EpoParams::default() };
+        let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..plain() };
         use CostStream::{Root, Value, Variance};
         assert_eq!(with(Pmn::Both, QuadStream::Root).streams(), [Value, Root]);
         assert_eq!(with(Pmn::Both, QuadStream::Shared).streams(), [Value]);
         assert_eq!(with(Pmn::Linear, QuadStream::Root).streams(), [Value]);
         assert_eq!(with(Pmn::Quadratic, QuadStream::Root).streams(), [Root]);
-        let released = EpoParams { variant: Variant::Released, ..EpoParams::default() };
+        let released = EpoParams { variant: Variant::Released, ..plain() };
         assert_eq!(released.streams(), [Value, Variance]);
         for f in [-1.0, 0.7, 4.0] {
             assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).frozen.alpha, 1.0);
@@ -411,8 +428,7 @@ mod tests {
 
     #[test]
     fn mu_starts_at_its_start_falls_while_violated_and_stops_at_its_floor() {
-        let params =
-            EpoParams { mu_init: 4.0, mu_decay: 0.5, mu_min: 1.5, mu_feasible: 1.5, ..EpoParams::default() };
+        let params = EpoParams { mu_init: 4.0, mu_decay: 0.5, mu_min: 1.5, mu_feasible: 1.5, ..plain() };
         let mut epo = Epo::new(params, 0.99);
         let mus: Vec<f64> = [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 20.0, 20.0, 20.0]
             .map(|j| {
@@ -425,16 +441,16 @@ mod tests {
             [4.0, 2.0, 1.5, 1.5, 1.5, 2.25, 3.375, 4.0, 4.0],
             "decay, floor, recovery up to the start"
         );
-        let mut held = Epo::new(EpoParams::default(), 0.99);
+        let mut held = Epo::new(plain(), 0.99);
         for j in [30.0, 20.0, 25.0, 10.0] {
             held.begin(CostReading::new(j, 25.0).unwrap());
         }
-        assert_eq!(held.mu_next, 9.9, "by default μ falls only while violated, and on the limit it holds");
+        assert_eq!(held.mu_next, 9.9, "with a factor of 1 μ holds within the limit, and on it");
     }
 
     #[test]
     fn the_unit_keeps_zero_at_the_limit_and_is_never_zero() {
-        let p = EpoParams::default();
+        let p = plain();
         let unit = |d, spread| p.unit(CostReading::with_spread(0.0, d, spread).unwrap());
         assert_eq!(
             [unit(25.0, 30.0), unit(25.0, 0.0), unit(0.0, 0.0), unit(100.0, 3.0)],
@@ -455,9 +471,9 @@ mod tests {
             Err(UpdateError::Config { key, .. }) => key,
             other => panic!("{other:?}"),
         };
-        assert_eq!(key(EpoParams { mu_init: 0.0, ..EpoParams::default() }), "algo.mu_init");
-        assert_eq!(key(EpoParams { mu_min: 11.0, ..EpoParams::default() }), "algo.mu_min");
-        assert_eq!(key(EpoParams { psi_max: 1e3, ..EpoParams::default() }), "algo.psi_max");
-        assert_eq!(key(EpoParams { scale: f64::NAN, ..EpoParams::default() }), "algo.scale");
+        assert_eq!(key(EpoParams { mu_init: 0.0, ..plain() }), "algo.mu_init");
+        assert_eq!(key(EpoParams { mu_min: 11.0, ..plain() }), "algo.mu_min");
+        assert_eq!(key(EpoParams { psi_max: 1e3, ..plain() }), "algo.psi_max");
+        assert_eq!(key(EpoParams { scale: f64::NAN, ..plain() }), "algo.scale");
     }
 }

@@ -90,7 +90,8 @@ mod tests {
         let logp = [1.5_f64.ln()];
         let adv_c = [vec![2.0], vec![-2.0]];
         let mb = Minibatch { logp: &logp, logp_old: &[0.0], adv_r: &[1.0], adv_c: &adv_c };
-        let mut obj = EpoReleased::new(EpoParams::default());
+        let mut obj =
+            EpoReleased::new(EpoParams { mu_init: 10.0, normalize_loss: false, ..EpoParams::default() });
         obj.begin(CostReading::new(26.0, 25.0).unwrap());
         obj.begin_pass(&mb);
         let psi = 0.271_828_182_8;
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn the_factor_is_capped_in_episode_units() {
-        let mut obj = EpoReleased::new(EpoParams::default());
+        let mut obj =
+            EpoReleased::new(EpoParams { mu_init: 10.0, normalize_loss: false, ..EpoParams::default() });
         obj.begin(CostReading::new(400.0, 25.0).unwrap());
         assert!((obj.psi - 14.841_315_9).abs() < 1e-6, "e⁵/10, got {}", obj.psi);
     }

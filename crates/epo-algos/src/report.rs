@@ -42,6 +42,18 @@ pub const ADV: Metric = Metric::new("Value/Adv", "return", "mean reward advantag
 pub const VALUE_R: Metric = Metric::new("Value/reward", "return", "mean of the reward critic over the batch");
 /// Mean cost value.
 pub const VALUE_C: Metric = Metric::new("Value/cost", "cost", "mean of the first cost critic over the batch");
+/// Explained variance of the reward critic.
+pub const EXPLAINED_R: Metric = Metric::new(
+    "Value/reward_explained",
+    "1",
+    "share of the variance of its targets that the reward critic explains, on the new batch before it learns from it",
+);
+/// Explained variance of the first cost critic.
+pub const EXPLAINED_C: Metric = Metric::new(
+    "Value/cost_explained",
+    "1",
+    "share of the variance of its targets that the first cost critic explains, on the new batch before it learns from it",
+);
 /// Lagrange multiplier.
 pub const LAMBDA: Metric = Metric::new("Metrics/LagrangeMultiplier", "1", "multiplier λ after the dual step");
 /// Penalty factor of P3O.
@@ -111,6 +123,8 @@ pub const ALL: &[Metric] = &[
     ADV,
     VALUE_R,
     VALUE_C,
+    EXPLAINED_R,
+    EXPLAINED_C,
     LAMBDA,
     KAPPA,
     F_HAT,

@@ -10,6 +10,7 @@ use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::episodes::WINDOW;
 use crate::layers::{assignment, nearest, overlay};
 
 /// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
@@ -50,8 +51,8 @@ pub struct TrainTable {
     pub hidden: Vec<usize>,
     /// Whether observations are normalised by their running mean and deviation. True.
     pub normalize_obs: bool,
-    /// Episodes that the cost reading J_c looks back on, at least and at most 100: more is steadier and lags. 0: those of the
-    /// epoch.
+    /// Episodes that the cost reading J_c looks back on, if the epoch finished fewer: more is steadier and lags. 100, the
+    /// most; 0 takes those of the epoch.
     pub cost_window: usize,
     /// Epochs between checkpoints. 1.
     pub save_every: u32,
@@ -75,7 +76,7 @@ impl Default for TrainTable {
             threads: 0,
             hidden: vec![64, 64],
             normalize_obs: true,
-            cost_window: 0,
+            cost_window: WINDOW,
             save_every: 1,
             eval_every: 0,
             eval_episodes: 10,
@@ -192,6 +193,8 @@ impl ResolvedRun {
         let why = format!("must be from 1 to train.steps_per_epoch = {per_epoch}");
         require((1..=per_epoch).contains(&batch), "train.batch", batch, &why)?;
         require(self.epochs_fit(), "run.steps", run.steps, "makes more epochs than can be counted")?;
+        let why = format!("must be at most {WINDOW}");
+        require(train.cost_window <= WINDOW, "train.cost_window", train.cost_window, &why)?;
         let hidden = format!("{:?}", train.hidden);
         require(train.hidden.iter().all(|&w| w > 0), "train.hidden", hidden, "widths must be at least 1")?;
         require(train.save_every > 0, "train.save_every", train.save_every, "must be at least 1")?;
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!((run.run.steps, run.run.limit, run.run.seed), (10_000_000, 25.0, 0));
         let (train, update, discount) = (&run.train, &run.train.update, &run.train.discount);
         assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (32_000, 32, &[64, 64][..]));
-        assert_eq!((update.passes, update.batch, update.lr, update.target_kl), (40, 64, 3e-4, 0.02));
+        assert_eq!((update.passes, update.batch, update.lr, update.target_kl), (40, 64, 3e-4, 0.006));
         assert_eq!((discount.gamma, discount.lambda, train.threads), (0.99, 0.95, 3));
         assert!(set(&[]).unwrap().train.threads > 0, "0 threads means the cores of this machine");
     }

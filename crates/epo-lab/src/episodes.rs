@@ -120,6 +120,12 @@ mod tests {
         let now = [episode(10.0, 1000), episode(30.0, 1000)];
         let reading = episodes.measure(&now, &running, 0, 1000, 25.0).unwrap();
         assert_eq!((reading.mean(), reading.spread(), reading.limit()), (20.0, 10.0, 25.0));
+        // those and so many older ones that there are three, or as many as there are
+        for window in [3, 100] {
+            let reading = episodes.measure(&now, &running, window, 1000, 25.0).unwrap();
+            assert_eq!(reading.mean(), 30.0, "window {window}");
+        }
+        assert_eq!(episodes.measure(&now, &running, 2, 1000, 25.0).unwrap().mean(), 20.0);
         // an epoch with none: the window
         assert_eq!(episodes.measure(&[], &running, 0, 1000, 25.0).unwrap().mean(), 50.0);
     }
