@@ -93,7 +93,10 @@ pub const SETTINGS: [&str; 14] = [
 pub const OWN_SETTINGS: &[(&str, &str)] = &[
     // sharp at the limit (a softplus of width 1 charges policies well within it, `docs/theory.md` 9), and a μ that recovers
     // while the limit is kept, so that it finds the level that λ* asks for
-    ("epo", "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.mu_decay=0.95 algo.mu_feasible=1.05"),
+    (
+        "epo",
+        "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.normalize_loss=false",
+    ),
 ];
 
 impl Job {
