@@ -92,7 +92,7 @@ pub struct EpoParams {
     pub psi_slope: f64,
     /// ψ_max, cap on the exponent of Ψ. 5.
     pub psi_max: f64,
-    /// μ at the start; small is strict. 5.
+    /// μ at the start; small is strict. 20: the return is learned first, and the cost is brought down from outside.
     pub mu_init: f64,
     /// η, factor on μ after an epoch above the limit. 0.95.
     pub mu_decay: f64,
@@ -122,7 +122,7 @@ impl Default for EpoParams {
             alpha_thresholds: [0.5, 1.0],
             psi_slope: 1.0,
             psi_max: 5.0,
-            mu_init: 5.0,
+            mu_init: 20.0,
             mu_decay: 0.95,
             mu_feasible: 1.05,
             mu_min: 0.02,
