@@ -99,7 +99,7 @@ pub struct EpoParams {
     /// η', factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above
     /// 1 lets μ recover (never above its start), so that it finds the level which the limit asks for. 1.05.
     pub mu_feasible: f64,
-    /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1). 0.02.
+    /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1), and a lower one only has further to come back. 0.1.
     pub mu_min: f64,
     /// ε, half-width of the ratio clip. 0.2.
     pub clip: f64,
@@ -125,7 +125,7 @@ impl Default for EpoParams {
             mu_init: 20.0,
             mu_decay: 0.95,
             mu_feasible: 1.05,
-            mu_min: 0.02,
+            mu_min: 0.1,
             clip: 0.2,
             cost_clip: CostClip::Max,
             normalize_loss: true,
