@@ -17,7 +17,7 @@ const TITLE: f32 = 17.0;
 /// Size of one panel with its labels.
 const PANEL: (f32, f32) = (382.0, 270.0);
 /// Room around the plot inside a panel: left, top, right, bottom.
-const ROOM: [f32; 4] = [84.0, 30.0, 12.0, 50.0];
+const ROOM: [f32; 4] = [84.0, 30.0, 24.0, 50.0];
 const LEGEND_ROW: f32 = 26.0;
 
 /// One algorithm's line and band; the three have the length of `steps`.
