@@ -41,6 +41,13 @@ fn train_in(root: &Path) -> Command {
     command
 }
 
+/// The same with sixty epochs, so that something can happen to it on the way.
+fn train_long_in(root: &Path) -> Command {
+    let mut command = train_in(root);
+    command.args(["--set", "run.steps=6000"]);
+    command
+}
+
 fn folder(root: &Path) -> PathBuf {
     root.join("EPO-{SafetyPointGoal1-v0}/run")
 }
@@ -162,17 +169,11 @@ fn cpu_time(child: &Child) -> Duration {
 #[test]
 fn sigterm_and_ctrl_c_finish_the_epoch_save_and_exit_with_75() {
     let root = tempfile::tempdir().unwrap();
-    // enough epochs that the signal comes before the last
-    let run = |path: &Path| {
-        let mut command = train_in(path);
-        command.args(["--set", "run.steps=6000"]);
-        command
-    };
-    let whole = run(&root.path().join("whole")).output().unwrap();
+    let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
     for name in ["TERM", "INT"] {
         let path = root.path().join(name);
-        let mut child = run(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = train_long_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(lines.by_ref().any(|line| line.unwrap().contains("steps/s")), "a line per epoch");
         signal(&child, name);
@@ -189,7 +190,7 @@ fn a_second_signal_leaves_at_once() {
     let root = tempfile::tempdir().unwrap();
     let mut command = train_in(root.path());
     // an epoch that takes far longer than this test
-    command.args(["--set", "train.passes=10000000", "--set", "train.kl_stop=false"]);
+    command.args(["--set", "train.passes=300000", "--set", "train.kl_stop=false"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // a signal before the first epoch would end it at once; nothing but an epoch takes two seconds of computing
     while cpu_time(&child) < Duration::from_secs(2) {
@@ -208,17 +209,12 @@ fn a_second_signal_leaves_at_once() {
 #[test]
 fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
     let root = tempfile::tempdir().unwrap();
-    let run = |path: &Path| {
-        let mut command = train_in(path);
-        command.args(["--set", "run.steps=6000"]);
-        command
-    };
-    let whole = run(&root.path().join("whole")).output().unwrap();
+    let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
     // no file may grow beyond 40 KiB: the events reach that before the sixtieth epoch. With SIGXFSZ ignored, a write
     // then fails as it does on a full disk.
     let path = root.path().join("full");
-    let full = run(&path);
+    let full = train_long_in(&path);
     let script = "trap '' XFSZ; ulimit -f 40; exec \"$0\" \"$@\"";
     let output =
         Command::new("bash").args(["-c", script]).arg(full.get_program()).args(full.get_args()).output();
