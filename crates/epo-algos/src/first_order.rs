@@ -33,7 +33,7 @@ pub enum KlDirection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateConfig {
-    /// Most passes over the batch. 40.
+    /// Most passes over the batch. 40. The order of each is held for the epoch: 4 bytes per pass and sample.
     pub passes: usize,
     /// Samples in a minibatch. 64.
     pub batch: usize,
@@ -50,7 +50,7 @@ pub struct UpdateConfig {
     /// Weight of the entropy bonus. 0.
     pub entropy: f64,
     /// δ: the passes stop when the KL divergence exceeds it. 0.006; OmniSafe has 0.02. The episode costs of a batch are noisy,
-    /// and what passes after the first few learn from them is mostly the noise.
+    /// and passes after the first few seem to learn mostly the noise.
     pub target_kl: f64,
     /// Whether they do. True.
     pub kl_stop: bool,

@@ -88,8 +88,8 @@ impl Default for TrainTable {
 
 /// What a family of tasks has instead of the defaults.
 ///
-/// The cost of a velocity task depends on the state alone and hardly varies between episodes, so there is no noise that late
-/// passes could learn; there the δ of OmniSafe learns twice as fast (`docs/results.md`).
+/// The cost of a velocity task varies less between episodes, so there is less noise that late passes could learn; there the δ of
+/// OmniSafe learnt twice as fast (one trial, `docs/results.md`).
 fn preset(task: &str) -> &'static [&'static str] {
     if task.contains("Velocity") { &["train.target_kl=0.02"] } else { &[] }
 }
