@@ -3,8 +3,10 @@
 //! ```text
 //! IQM          mean of the middle half of all runs of all tasks (a run at the edge counts by its fraction)
 //! interval     θ̂ + f (q − θ̂),  q: the 2.5 % and 97.5 % points of the bootstrap, resampled within each task
-//! stretch      f = (t_{.975}(ν) / z_{.975}) · √(Σ wₖ² sₖ²/nₖ  /  Σ wₖ² sₖ² (nₖ−1)/nₖ²)
-//!              ν = (Σ vₖ)² / Σ vₖ²/(nₖ−1),   vₖ = wₖ² sₖ²/nₖ,   wₖ = nₖ/N          (Welch–Satterthwaite)
+//! stretch      f = g · t_{.975}(ν) / t_{.975}(N−K),   N runs of K tasks
+//!              g: the stretch with which 95 of 100 simulated experiments of this size hold the truth (normal runs,
+//!                 every task the same spread)
+//!              ν = (Σ vₖ)² / Σ vₖ²/(nₖ−1),   vₖ = nₖ sₖ²: N−K if all tasks spread alike   (Welch–Satterthwaite)
 //! P(A beats B) θ̂ = mean over tasks of U/(n m), ties count ½; score interval |θ̂ − θ| = z √V(θ)
 //!              V(θ) = θ(1−θ)/(n m) · (1 + ((n+m)/2 − 1)((1−θ)/(2−θ) + θ/(1+θ)))
 //! feasibility  Wilson's score interval of k out of n
@@ -13,14 +15,22 @@
 //! bootstrap is too narrow for small samples); Newcombe 2006, method 5 (U/nm); Wilson 1927.
 //!
 //! Deviation from Agarwal et al.: they take the plain percentiles. With 3 seeds those cover the truth in about three
-//! cases of four instead of 95 of 100, hence the stretch `f`. The coverage tests below hold both statements.
+//! cases of four instead of 95 of 100, hence the stretch `f` (a calibrated interval: Loh 1987). No formula for it does: the
+//! bootstrap is too narrow for the mean of few runs and too wide for their interquartile mean. The coverage tests below hold
+//! these statements.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use epo_core::{Purpose, Stream};
+use rayon::prelude::*;
 
 /// Resamples of a bootstrap. The Monte-Carlo error of an end of the interval is then about 3 % of its half-width.
 const RESAMPLES: usize = 4000;
+/// Simulated experiments behind a stretch, and the resamples of each: 95 % is then met to about half a per cent.
+const EXPERIMENTS: u64 = 2000;
+const EXPERIMENT_RESAMPLES: usize = 400;
 /// 97.5 % point of the standard normal.
 const Z: f64 = 1.959_963_984_540_054;
 
@@ -36,7 +46,7 @@ pub struct Interval {
 }
 
 /// What is estimated from all runs together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Statistic {
     /// Arithmetic mean.
     Mean,
@@ -112,19 +122,21 @@ fn iqm_of_sorted(sorted: &[f64]) -> f64 {
 /// Runs are resampled within their task, never across tasks. `None` if a task has fewer than two runs: nothing is
 /// known about the spread then.
 pub fn interval(tasks: &[Vec<f64>], statistic: Statistic, seed: u64) -> Option<Interval> {
-    resampled(tasks, statistic, seed, RESAMPLES, true)
+    if tasks.is_empty() || tasks.iter().any(|runs| runs.len() < 2) {
+        return None;
+    }
+    let f = calibrated(tasks.iter().map(Vec::len).collect(), statistic) * unequal_spread(tasks);
+    Some(resampled(tasks, statistic, seed, RESAMPLES, f))
 }
 
+/// The percentiles of the bootstrap, `stretch` times as far from the estimate.
 fn resampled(
     tasks: &[Vec<f64>],
     statistic: Statistic,
     seed: u64,
     resamples: usize,
-    stretch: bool,
-) -> Option<Interval> {
-    if tasks.is_empty() || tasks.iter().any(|runs| runs.len() < 2) {
-        return None;
-    }
+    stretch: f64,
+) -> Interval {
     let mut sample = tasks.concat();
     let point = statistic.of(&mut sample);
     let mut stream = Stream::new(seed, Purpose::Bootstrap, 0);
@@ -138,27 +150,43 @@ fn resampled(
         })
         .collect();
     replicates.sort_unstable_by(f64::total_cmp);
-    let f = if stretch { small_sample_stretch(tasks) } else { 1.0 };
-    let end = |q: f64| point + f * (quantile_of_sorted(&replicates, q) - point);
-    Some(Interval { point, lo: end(0.025), hi: end(0.975) })
+    let end = |q: f64| point + stretch * (quantile_of_sorted(&replicates, q) - point);
+    Interval { point, lo: end(0.025), hi: end(0.975) }
 }
 
-/// `f` of the header: the bootstrap divides by `n` where `n − 1` is due, and the normal is not the t distribution.
-fn small_sample_stretch(tasks: &[Vec<f64>]) -> f64 {
-    let total: usize = tasks.iter().map(Vec::len).sum();
-    let (mut unbiased, mut biased, mut pooled) = (0.0, 0.0, 0.0);
+/// `g` of the header for tasks with so many runs each; computed once per process.
+fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
+    static KNOWN: Mutex<BTreeMap<(Vec<usize>, Statistic), f64>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    *known.entry((sizes, statistic)).or_insert_with_key(|(sizes, statistic)| {
+        let needed = |experiment: u64| {
+            let mut stream = Stream::new(experiment, Purpose::Bootstrap, 1);
+            let runs: Vec<Vec<f64>> =
+                sizes.iter().map(|&n| (0..n).map(|_| stream.normal()).collect()).collect();
+            let got = resampled(&runs, *statistic, experiment, EXPERIMENT_RESAMPLES, 1.0);
+            let reach = if got.point > 0.0 { got.point - got.lo } else { got.hi - got.point };
+            got.point.abs() / reach // with this stretch the interval ends at the truth, 0
+        };
+        let mut stretches: Vec<f64> = (0..EXPERIMENTS).into_par_iter().map(needed).collect();
+        stretches.sort_unstable_by(f64::total_cmp);
+        quantile_of_sorted(&stretches, 0.95)
+    })
+}
+
+/// `t(ν) / t(N−K)`: if few of the tasks make up the spread, less is known about it. 1 if they spread alike.
+fn unequal_spread(tasks: &[Vec<f64>]) -> f64 {
+    let (mut sum, mut pooled, mut degrees) = (0.0, 0.0, 0.0);
     for runs in tasks {
         let n = runs.len() as f64;
-        let w = n / total as f64;
-        let v = w * w * std_dev(runs).unwrap_or(0.0).powi(2) / n;
-        unbiased += v;
-        biased += v * (n - 1.0) / n;
+        let v = n * std_dev(runs).unwrap_or(0.0).powi(2);
+        sum += v;
         pooled += v * v / (n - 1.0);
+        degrees += n - 1.0;
     }
-    if unbiased == 0.0 {
+    if sum == 0.0 {
         return 1.0; // all runs of every task are equal: the interval is a point, stretched or not
     }
-    student_t_975(unbiased * unbiased / pooled) / Z * (unbiased / biased).sqrt()
+    student_t_975(sum * sum / pooled) / student_t_975(degrees)
 }
 
 /// Quantile with linear interpolation between order statistics.
@@ -296,7 +324,7 @@ mod tests {
         // one task of n runs: the resampled mean is normal with variance s² (n−1)/n², by the central limit theorem
         let runs: Vec<f64> = (0..40).map(|i| f64::from(i * i % 17)).collect();
         let (n, s) = (40.0_f64, std_dev(&runs).unwrap());
-        let got = resampled(&[runs], Statistic::Mean, 1, 40_000, false).unwrap();
+        let got = resampled(&[runs], Statistic::Mean, 1, 40_000, 1.0);
         let half = Z * s * (n - 1.0).sqrt() / n;
         assert!((got.hi - got.point - half).abs() < 0.03 * half, "{got:?}, half-width {half}");
         assert!((got.point - got.lo - half).abs() < 0.03 * half, "{got:?}, half-width {half}");
@@ -349,22 +377,49 @@ mod tests {
         // standard error of 1500 trials: 0.6 %
         for (tasks, seeds) in [(1, 3), (1, 5), (1, 10), (4, 5), (8, 3)] {
             for statistic in [Statistic::Mean, Statistic::Iqm] {
+                let g = calibrated(vec![seeds; tasks], statistic);
                 let c = coverage(1500, |stream, i| {
-                    let got = resampled(&normals(stream, tasks, seeds), statistic, i, 250, true).unwrap();
+                    let runs = normals(stream, tasks, seeds);
+                    let got = resampled(&runs, statistic, i, 400, g * unequal_spread(&runs));
                     got.lo <= 0.0 && 0.0 <= got.hi
                 });
-                // the middle of five runs is 2.5 runs: 97.1 % with many resamples and trials, on the safe side; a
-                // stretch without √(n/(n−1)) gives 96.1 % there, and 91 % for 3 seeds (docs/report.md)
-                let most = if (tasks, seeds, statistic) == (1, 5, Statistic::Iqm) { 0.98 } else { 0.97 };
-                assert!((0.93..=most).contains(&c), "{statistic:?}, {tasks} tasks, {seeds} seeds: {c}");
+                assert!((0.93..=0.97).contains(&c), "{statistic:?}, {tasks} tasks, {seeds} seeds: {c}");
             }
         }
     }
 
     #[test]
+    fn the_stretch_of_a_mean_is_near_its_closed_form() {
+        // the mean of n normal runs: t(n−1)/z · √(n/(n−1)), but for the shape of the bootstrap of few runs
+        for n in [5, 10, 40] {
+            let m = n as f64;
+            let form = student_t_975(m - 1.0) / Z * (m / (m - 1.0)).sqrt();
+            let g = calibrated(vec![n], Statistic::Mean);
+            assert!((g / form - 1.0).abs() < 0.1, "{n} runs: {g} instead of {form}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_spread_differently_still_cover() {
+        // one of four tasks has nearly all the spread: its 4 degrees of freedom count, not 16
+        let g = calibrated(vec![5; 4], Statistic::Mean);
+        let share = |welch: bool| {
+            coverage(1500, |stream, i| {
+                let mut runs = normals(stream, 4, 5);
+                runs[2].iter_mut().for_each(|x| *x *= 30.0);
+                let f = if welch { g * unequal_spread(&runs) } else { g };
+                let got = resampled(&runs, Statistic::Mean, i, 400, f);
+                got.lo <= 0.0 && 0.0 <= got.hi
+            })
+        };
+        let (with, without) = (share(true), share(false));
+        assert!((0.93..=0.97).contains(&with) && without < 0.91, "{with}, without it {without}");
+    }
+
+    #[test]
     fn plain_percentiles_would_claim_too_much() {
         let c = coverage(1000, |stream, i| {
-            let got = resampled(&normals(stream, 1, 3), Statistic::Mean, i, 400, false).unwrap();
+            let got = resampled(&normals(stream, 1, 3), Statistic::Mean, i, 400, 1.0);
             got.lo <= 0.0 && 0.0 <= got.hi
         });
         assert!(c < 0.80, "the header says that 3 seeds cover about three of four: {c}");
