@@ -5,7 +5,7 @@
 //! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both frozen for the epoch
 //! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂)),   Φ(x) = α x + (1−α) x²
-//! μ ← max(μ_min, η μ) while violated, min(μ_0, η' μ) while not          once per epoch
+//! μ ← clamp(μ e^{−η F̂}, μ_min, μ_0), |F̂| ≤ 1                          once per epoch
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
 //! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
@@ -68,6 +68,16 @@ pub enum ScaleBy {
     Limit,
 }
 
+/// How μ moves from one epoch to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MuLaw {
+    /// By `e^{−η F̂}`: as far as the limit is missed, in either direction. `mu_rate` is η.
+    Proportional,
+    /// By a factor, however little the limit is missed: `mu_decay` above it, `mu_feasible` within it.
+    Step,
+}
+
 /// Parameters of EPO.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -80,7 +90,7 @@ pub struct EpoParams {
     pub quad_stream: QuadStream,
     /// Filter: `softplus` or `relu`. Softplus.
     pub smooth: Smooth,
-    /// β, sharpness of the softplus in units of F̂; larger keeps the penalty closer to the limit. 1.
+    /// β, sharpness of the softplus in units of F̂; larger keeps the penalty closer to the limit. 4.
     pub sharpness: f64,
     /// Unit of the violation: `limit` or `spread`. Limit.
     pub scale_by: ScaleBy,
@@ -92,12 +102,16 @@ pub struct EpoParams {
     pub psi_slope: f64,
     /// ψ_max, cap on the exponent of Ψ. 5.
     pub psi_max: f64,
-    /// μ at the start; small is strict. 20: the return is learned first, and the cost is brought down from outside.
+    /// μ at the start; small is strict. 5: the return is learned first, and the cost is brought down from outside.
     pub mu_init: f64,
-    /// η, factor on μ after an epoch above the limit. 0.95.
+    /// How μ moves: `proportional` or `step`. Proportional.
+    pub mu_law: MuLaw,
+    /// η of `proportional`: an epoch moves ln μ by −η F̂, at most by η. 0.07.
+    pub mu_rate: f64,
+    /// Factor of `step` on μ after an epoch above the limit. 0.95.
     pub mu_decay: f64,
-    /// η', factor on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally, above
-    /// 1 lets μ recover (never above its start), so that it finds the level which the limit asks for. 1.05.
+    /// Factor of `step` on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally,
+    /// above 1 lets μ recover (never above its start). 1.05.
     pub mu_feasible: f64,
     /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1), and a lower one only has further to come back. 0.1.
     pub mu_min: f64,
@@ -116,13 +130,15 @@ impl Default for EpoParams {
             pmn: Pmn::Both,
             quad_stream: QuadStream::Root,
             smooth: Smooth::Softplus,
-            sharpness: 1.0,
+            sharpness: 4.0,
             scale_by: ScaleBy::Limit,
             scale: 2.0,
             alpha_thresholds: [0.5, 1.0],
             psi_slope: 1.0,
             psi_max: 5.0,
-            mu_init: 20.0,
+            mu_init: 5.0,
+            mu_law: MuLaw::Proportional,
+            mu_rate: 0.07,
             mu_decay: 0.95,
             mu_feasible: 1.05,
             mu_min: 0.1,
@@ -151,6 +167,7 @@ impl EpoParams {
             ("algo.scale", self.scale),
             ("algo.mu_init", self.mu_init),
             ("algo.mu_min", self.mu_min),
+            ("algo.mu_rate", self.mu_rate),
             ("algo.mu_decay", self.mu_decay),
             ("algo.mu_feasible", self.mu_feasible),
         ];
@@ -240,7 +257,11 @@ impl Objective for Epo {
         let mu = self.mu_next;
         self.frozen =
             Frozen { unit, f_hat, alpha, mu, psi: penalty_factor(f_hat, mu, p.psi_slope, p.psi_max) };
-        let factor = if f_hat > 0.0 { p.mu_decay } else { p.mu_feasible };
+        let factor = match p.mu_law {
+            MuLaw::Proportional => (-p.mu_rate * f_hat.clamp(-1.0, 1.0)).exp(),
+            MuLaw::Step if f_hat > 0.0 => p.mu_decay,
+            MuLaw::Step => p.mu_feasible,
+        };
         self.mu_next = (mu * factor).clamp(p.mu_min, p.mu_init);
     }
 
@@ -289,11 +310,13 @@ mod tests {
     fn plain() -> EpoParams {
         let (scale_by, scale) = (ScaleBy::Spread, 1.0);
         let (mu_init, mu_decay, mu_feasible, mu_min) = (10.0, 0.99, 1.0, 1.0);
-        let normalize_loss = false;
+        let (sharpness, mu_law, normalize_loss) = (1.0, MuLaw::Step, false);
         EpoParams {
+            sharpness,
             scale_by,
             scale,
             mu_init,
+            mu_law,
             mu_decay,
             mu_feasible,
             mu_min,
@@ -446,6 +469,26 @@ mod tests {
             held.begin(CostReading::new(j, 25.0).unwrap());
         }
         assert_eq!(held.mu_next, 9.9, "with a factor of 1 μ holds within the limit, and on it");
+    }
+
+    #[test]
+    fn the_proportional_law_moves_ln_mu_by_the_violation_both_ways() {
+        // unit 10, η = ln 2: F̂ = 0.5, 0, −1, 0.5, then 9, of which 1 counts, and the floor
+        let params = EpoParams {
+            mu_law: MuLaw::Proportional,
+            mu_rate: 2_f64.ln(),
+            scale_by: ScaleBy::Limit,
+            mu_init: 8.0,
+            ..plain()
+        };
+        let mut epo = Epo::new(params, 0.99);
+        let mus = [15.0, 10.0, 0.0, 15.0, 100.0, 100.0, 100.0, 100.0].map(|j| {
+            epo.begin(CostReading::new(j, 10.0).unwrap());
+            epo.frozen.mu
+        });
+        let r = 8.0 / 2_f64.sqrt();
+        let want = [8.0, r, r, 8.0, r, r / 2.0, r / 4.0, 1.0]; // never above its start, never below its floor
+        assert!(mus.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{mus:?}, want {want:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use batch::{Batch, Discount, Estimate, Lane, Rollout};
 pub use config::AlgoConfig;
 pub use cpo::{Cpo, CpoParams, Dual};
 pub use dual::Multiplier;
-pub use epo::{Epo, EpoParams, Pmn, QuadStream, ScaleBy, Variant};
+pub use epo::{Epo, EpoParams, MuLaw, Pmn, QuadStream, ScaleBy, Variant};
 pub use epo_released::EpoReleased;
 pub use first_order::{FirstOrder, KlDirection, UpdateConfig};
 pub use gae::gae;

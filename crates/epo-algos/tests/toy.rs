@@ -8,7 +8,7 @@ mod common;
 
 use common::{BEST_RETURN, LIMIT, Learner};
 use epo_algos::{
-    AlgoConfig, AppoParams, CpoParams, EpoParams, IpoParams, P3oParams, Pmn, PpoLagParams, QuadStream,
+    AlgoConfig, AppoParams, CpoParams, EpoParams, IpoParams, MuLaw, P3oParams, Pmn, PpoLagParams, QuadStream,
     Smooth, Variant,
 };
 
@@ -92,7 +92,7 @@ fn epo_ablations_and_the_released_variant() {
         EpoParams { pmn: Pmn::Quadratic, ..epo() },
         EpoParams { quad_stream: QuadStream::Shared, ..epo() },
         EpoParams { smooth: Smooth::Relu, ..epo() },
-        EpoParams { sharpness: 5.0, normalize_loss: true, mu_feasible: 1.02, ..epo() },
+        EpoParams { mu_law: MuLaw::Step, mu_feasible: 1.02, ..epo() },
         EpoParams { variant: Variant::Released, mu_init: 3.0, ..epo() },
     ] {
         let (near, text) = reached(&AlgoConfig::Epo(params), 1.0, 100);

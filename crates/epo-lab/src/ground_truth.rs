@@ -95,7 +95,7 @@ pub const OWN_SETTINGS: &[(&str, &str)] = &[
     // while the limit is kept, so that it finds the level that λ* asks for
     (
         "epo",
-        "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.normalize_loss=false",
+        "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.mu_law=step algo.normalize_loss=false",
     ),
 ];
 
