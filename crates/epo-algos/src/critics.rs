@@ -9,7 +9,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use epo_core::{Metric, Purpose, Stream};
-use epo_nn::{Mlp, Workspace, add_l2_and_clip};
+use epo_nn::{Mlp, Workspace, add_l2_and_clip, prefetch_rows};
 use rayon::prelude::*;
 
 use crate::batch::mean;
@@ -106,7 +106,11 @@ impl CriticJob<'_> {
         let Critic { net, adam } = &mut *self.critic;
         let (obs, l2, max_norm) = (&batch.rollout.obs, config.critic_l2, config.max_grad_norm);
         let mut sum = 0.0;
-        for (k, index) in order.chunks(config.batch).enumerate() {
+        let mut minibatches = order.chunks(config.batch).enumerate().peekable();
+        while let Some((k, index)) = minibatches.next() {
+            if let Some((_, next)) = minibatches.peek() {
+                prefetch_rows(obs, net.inputs(), next);
+            }
             let (loss, norm) = self.work.gradient(net, obs, self.target, index, l2, max_norm);
             if !norm.is_finite() {
                 let what = if self.index == 0 {

@@ -270,6 +270,10 @@ impl Objective for Epo {
         (self.penalty, self.weight) = self.penalty(surr_c);
     }
 
+    fn reads_whole_batch(&self) -> bool {
+        true
+    }
+
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         let EpoParams { clip, cost_clip, .. } = self.params;
         let w = self.weight;

@@ -55,6 +55,10 @@ impl Objective for EpoReleased {
         self.weights = [share[0] * sigmoid(surr[0]), share[1] * sigmoid(surr[1])];
     }
 
+    fn reads_whole_batch(&self) -> bool {
+        true
+    }
+
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         let mut loss = clipped_surrogate(mb, self.params.clip, |i| mb.adv_r[i], dlogp);
         for (k, w) in self.weights.into_iter().enumerate() {

@@ -10,7 +10,7 @@
 //! threads.
 
 use epo_core::{CostReading, Metric};
-use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm};
+use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm, prefetch_rows};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -211,13 +211,18 @@ impl ActorWork {
             self.passes += 1;
 
             // the whole batch under the new policy: for the stop, and for the next pass
+            let last = self.passes >= config.passes;
+            if !(last || config.kl_stop || objective.reads_whole_batch()) {
+                queue.allow();
+                continue;
+            }
             policy.dist(&rollout.obs, &mut self.ws, &mut self.new);
             self.new.log_prob(&rollout.action, &mut self.logp);
             self.kl = match config.kl_direction {
                 KlDirection::OldNew => self.old.kl(&self.new),
                 KlDirection::NewOld => self.new.kl(&self.old),
             };
-            if self.passes >= config.passes || config.kl_stop && self.kl > config.target_kl {
+            if last || config.kl_stop && self.kl > config.target_kl {
                 let ratios = self.logp.iter().zip(&rollout.logp).map(|(new, old)| (new - old).exp());
                 self.ratio = ratios.sum::<f64>() / batch.len() as f64;
                 return Ok(());
@@ -239,7 +244,11 @@ impl ActorWork {
         lr: f64,
     ) -> Result<(), UpdateError> {
         let mut sum = 0.0;
-        for (k, index) in order.chunks(config.batch).enumerate() {
+        let mut minibatches = order.chunks(config.batch).enumerate().peekable();
+        while let Some((k, index)) = minibatches.next() {
+            if let Some((_, next)) = minibatches.peek() {
+                prefetch_rows(&batch.rollout.obs, policy.net().inputs(), next);
+            }
             self.gather(batch, index);
             let logp = policy.log_prob(&mut self.ws);
             let mb = Minibatch { logp, logp_old: &self.logp_old, adv_r: &self.adv_r, adv_c: &self.adv_c };

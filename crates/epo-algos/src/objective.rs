@@ -51,6 +51,12 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
     /// be biased.
     fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
 
+    /// Whether [`begin_pass`](Self::begin_pass) reads it. If not, and if no KL stop asks for it, `logp` stays that of the
+    /// first pass: an evaluation of the whole batch saved.
+    fn reads_whole_batch(&self) -> bool {
+        false
+    }
+
     /// The loss, to be minimised; overwrites `dlogp` with `∂L/∂logp_i`.
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64;
 

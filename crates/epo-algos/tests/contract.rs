@@ -272,3 +272,18 @@ fn the_whole_batch_is_measured_again_after_each_pass() {
     assert!(ratio != 1.0 && (0.8..1.2).contains(&ratio), "π_new/π_old averages near 1 and is not 1: {ratio}");
     assert!(report.get(epo_algos::report::KL).unwrap() > 0.0);
 }
+
+#[test]
+fn an_evaluation_that_nobody_reads_is_left_out_without_a_trace() {
+    // without a KL stop only some objectives ask for the whole batch between passes; a stop that never acts always does
+    for config in configs() {
+        let trained = |kl_stop| {
+            let mut learner = Learner::new(&config, 3, 10);
+            learner.limit = 1.0; // violated: EPO's weight moves with each pass
+            let shared = UpdateConfig { kl_stop, target_kl: 1e9, ..common::update_config() };
+            learner.algo = config.build(&shared, &common::DISCOUNT).unwrap();
+            (run(&mut learner, 2), learner.bits())
+        };
+        assert!(trained(true) == trained(false), "{}", config.name());
+    }
+}

@@ -1,4 +1,4 @@
-//! Storage that begins on a cache line, in safe code.
+//! Memory near the core, in safe code: storage that begins on a cache line, rows asked for before they are needed.
 
 use std::ops::{Deref, DerefMut};
 
@@ -47,4 +47,25 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.data[self.start..][..self.len]
     }
+}
+
+/// Asks for the rows of `source` (`[any][width]`) that `index` names, so that they are near when they are needed. Changes
+/// nothing, waits for nothing; on other processors than x86-64 it does nothing.
+///
+/// # Panics
+/// If an index is out of range.
+pub fn prefetch_rows(source: &[f32], width: usize, index: &[u32]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse) = pulp::core_arch::x86::Sse::try_new() {
+        use std::arch::x86_64::_MM_HINT_T1;
+        for &i in index {
+            let row = &source[i as usize * width..][..width];
+            for line in row.chunks(LINE) {
+                sse._mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast());
+            }
+            sse._mm_prefetch::<_MM_HINT_T1>(row[width - 1..].as_ptr().cast()); // rows begin anywhere in a line
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (source, width, index);
 }

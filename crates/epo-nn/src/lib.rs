@@ -68,6 +68,7 @@ mod policy;
 mod reference;
 
 pub use adam::{Adam, add_l2_and_clip, clip_grad_norm};
+pub use buffer::prefetch_rows;
 pub use cg::{CgInfo, CgScratch, NotPositiveDefinite, conjugate_gradient};
 pub use mlp::{Mlp, Tensor, Workspace};
 pub use normalizer::{Moments, Normalizer};
