@@ -164,6 +164,9 @@ impl AlgoConfig {
             Self::Ipo(p) => &[("algo.kappa", p.kappa), ("algo.penalty_max", p.penalty_max)],
             Self::P3o(p) => {
                 require(&[("algo.kappa_growth", p.kappa_growth)], |v| v > 0.0, "must be positive")?;
+                let scale = [("algo.violation_scale", p.violation_scale)];
+                require(&scale, |v| v >= 0.0, "must not be negative")?;
+                require(&[("algo.kappa", p.kappa)], |v| v <= p.kappa_max, "must not exceed kappa_max")?;
                 &[("algo.kappa", p.kappa), ("algo.kappa_max", p.kappa_max)]
             }
             Self::Cpo(p) => {

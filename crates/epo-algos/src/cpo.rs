@@ -30,8 +30,8 @@ use crate::{Agent, Algorithm, Batch, Epoch, RestoreError, UpdateConfig, UpdateEr
 pub struct CpoParams {
     /// δ, size of the trust region. 0.01.
     pub target_kl: f64,
-    /// What J_c − d is multiplied with. Absent: 1 − γ. OmniSafe: 1. The original: 1 / episode length.
-    pub c_scale: Option<f64>,
+    /// What J_c − d is multiplied with. 0 means 1 − γ. OmniSafe: 1. The original: 1 / episode length.
+    pub c_scale: f64,
     /// Most products in a conjugate-gradient solve. 15.
     pub cg_iters: usize,
     /// Added to the diagonal of H. 0.1.
@@ -52,7 +52,7 @@ impl Default for CpoParams {
     fn default() -> Self {
         Self {
             target_kl: 0.01,
-            c_scale: None,
+            c_scale: 0.0,
             cg_iters: 15,
             damping: 0.1,
             search_trials: 20,
@@ -162,7 +162,7 @@ impl Cpo {
             critic_lr: params.critic_lr,
             ..config.clone()
         };
-        let c_scale = params.c_scale.unwrap_or(1.0 - gamma);
+        let c_scale = if params.c_scale == 0.0 { 1.0 - gamma } else { params.c_scale };
         Self { params, c_scale, critic_config, region: TrustRegion::default(), critics: Vec::new() }
     }
 

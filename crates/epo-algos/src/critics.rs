@@ -153,6 +153,15 @@ struct QueueState<'a> {
     failed: Option<(usize, UpdateError)>,
 }
 
+/// See [`Queue::open`].
+pub(crate) struct Open<'q, 'a>(&'q Queue<'a>);
+
+impl Drop for Open<'_, '_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl<'a> Queue<'a> {
     /// With `allowed` passes known, of those that `orders` has.
     pub(crate) fn new(jobs: Vec<CriticJob<'a>>, orders: &'a [Vec<u32>], allowed: usize) -> Self {
@@ -174,6 +183,11 @@ impl<'a> Queue<'a> {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
+    }
+
+    /// Closes the queue when it is dropped, be it by a panic: nobody waits for a policy that is gone.
+    pub(crate) fn open(&self) -> Open<'_, 'a> {
+        Open(self)
     }
 
     /// Makes passes until none is left and none will come.

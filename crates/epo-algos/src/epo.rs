@@ -4,13 +4,13 @@
 //! F̂ = (J_c − d) / s_k                        0 stays the limit; s_k = scale · max(d, 1)
 //! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both frozen for the epoch
 //! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
-//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂)),   Φ(x) = α x + (1−α) x²
+//! L(θ) = (−E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂))) / (1 + w),   Φ(x) = α x + (1−α) x²
 //! μ ← clamp(μ e^{−η F̂}, μ_min, μ_0), |F̂| ≤ 1                          once per epoch
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
 //! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
-//! outside the critics' targets, a μ that recovers, and the gradient's coefficient `w = Ψ Φ'(x) sp'(L̂) κ/s_k`
-//! taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
+//! outside the critics' targets, a μ that recovers, a loss divided by 1 + w, and the gradient's coefficient
+//! `w = Ψ Φ'(x) sp'(L̂) κ/s_k` taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub struct EpoParams {
     pub psi_slope: f64,
     /// ψ_max, cap on the exponent of Ψ. 5.
     pub psi_max: f64,
-    /// μ at the start; small is strict. 5: the return is learned first, and the cost is brought down from outside.
+    /// μ at the start, and never above it; small is strict. 5: most of the return is learned before the cost weighs.
     pub mu_init: f64,
     /// How μ moves: `proportional` or `step`. Proportional.
     pub mu_law: MuLaw,
@@ -173,6 +173,14 @@ impl EpoParams {
         ];
         require(&positive, |v| v > 0.0, "must be positive")?;
         require(&[("algo.mu_min", self.mu_min)], |v| v <= self.mu_init, "must not exceed mu_init")?;
+        require(&[("algo.psi_slope", self.psi_slope)], |_| true, "must be a number")?;
+        let [near, far] = self.alpha_thresholds;
+        require(
+            &[("algo.alpha_thresholds", near)],
+            |v| v <= far,
+            "must be two numbers, the smaller one first",
+        )?;
+        require(&[("algo.alpha_thresholds", far)], |_| true, "must be a number")?;
         require(&[("algo.psi_max", self.psi_max)], |v| v <= 700.0, "e^ψ must be finite: at most 700")?;
         Ok(self)
     }
@@ -372,6 +380,26 @@ mod tests {
     }
 
     #[test]
+    fn a_mean_advantage_counts_kappa_over_the_unit() {
+        // γ = 0.9: κ = 10; unit 4; on the limit, E[…] = 0.2:  L̂ = 0 + 10/4 · 0.2 = 0.5
+        // Ψ = 1/10, x = sp(0.5) = 0.974077, w = σ(0.5)/10 · 10/4
+        let mut epo = Epo::new(plain(), 0.9);
+        epo.begin(CostReading::with_spread(5.0, 5.0, 4.0).unwrap());
+        let (penalty, w) = epo.penalty(0.2);
+        assert!((penalty - 0.097_407_7).abs() < 1e-7, "{penalty}");
+        assert!((w - 0.155_614_8).abs() < 1e-7, "{w}");
+    }
+
+    #[test]
+    fn without_the_factor_the_penalty_is_that_of_eq10() {
+        // Ψ = 1/μ, ReLU:  w = Φ'(F̂)/μ = 1/10, (½ + F̂)/10, 2F̂/10
+        for (f, want) in [(-0.1, 0.0), (0.4, 0.1), (1.0, 0.15), (2.0, 0.4)] {
+            let w = at(f, EpoParams { psi_slope: 0.0, ..relu() }).penalty(0.0).1;
+            assert!((w - want).abs() < 1e-12, "F̂ = {f}: {w}");
+        }
+    }
+
+    #[test]
     fn the_weight_is_the_derivative_of_the_penalty_and_does_not_see_psi() {
         // Ψ stays what it was while the surrogate moves: it is detached
         for params in [plain(), relu(), EpoParams { sharpness: 5.0, ..plain() }] {
@@ -522,5 +550,9 @@ mod tests {
         assert_eq!(key(EpoParams { mu_min: 11.0, ..plain() }), "algo.mu_min");
         assert_eq!(key(EpoParams { psi_max: 1e3, ..plain() }), "algo.psi_max");
         assert_eq!(key(EpoParams { scale: f64::NAN, ..plain() }), "algo.scale");
+        assert_eq!(key(EpoParams { psi_slope: f64::NAN, ..plain() }), "algo.psi_slope");
+        for thresholds in [[1.0, 0.5], [f64::NAN, 1.0], [0.5, f64::NAN], [0.5, f64::INFINITY]] {
+            assert_eq!(key(EpoParams { alpha_thresholds: thresholds, ..plain() }), "algo.alpha_thresholds");
+        }
     }
 }

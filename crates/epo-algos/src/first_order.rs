@@ -119,9 +119,10 @@ impl Algorithm for FirstOrder {
             for _ in 1..rayon::current_num_threads().min(2 + batch.costs.len()) {
                 scope.spawn(|_| queue.work(batch, config, epoch));
             }
+            let open = queue.open();
             result =
                 actor.run(&mut **objective, policy, policy_adam, batch, orders, config, epoch, lr, &queue);
-            queue.close();
+            drop(open);
             queue.work(batch, config, epoch);
         });
         result?;

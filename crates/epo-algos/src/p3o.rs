@@ -26,8 +26,8 @@ pub struct P3oParams {
     pub clip: f64,
     /// Clip of the cost surrogate. `max`, the paper's.
     pub cost_clip: CostClip,
-    /// What J_c − d is multiplied with. Absent: 1 − γ, the paper's.
-    pub violation_scale: Option<f64>,
+    /// What J_c − d is multiplied with. 0 means 1 − γ, the paper's.
+    pub violation_scale: f64,
     /// κ at the start. 20.
     pub kappa: f64,
     /// g, growth of κ per epoch. 1: none.
@@ -41,7 +41,7 @@ impl Default for P3oParams {
         Self {
             clip: 0.2,
             cost_clip: CostClip::Max,
-            violation_scale: None,
+            violation_scale: 0.0,
             kappa: 20.0,
             kappa_growth: 1.0,
             kappa_max: 100.0,
@@ -64,7 +64,8 @@ impl P3o {
     pub fn new(params: P3oParams, gamma: f64) -> Self {
         // the first `begin` multiplies by g once: start one step behind
         let kappa = params.kappa / params.kappa_growth;
-        Self { scale: params.violation_scale.unwrap_or(1.0 - gamma), kappa, violation: 0.0, params }
+        let scale = if params.violation_scale == 0.0 { 1.0 - gamma } else { params.violation_scale };
+        Self { scale, kappa, violation: 0.0, params }
     }
 }
 
@@ -132,8 +133,7 @@ mod tests {
     #[test]
     fn the_form_of_omnisafe() {
         // −1 + 20·(0.5 + 10) = 209, gradient −1 + 10: neither clipped nor scaled
-        let params =
-            P3oParams { cost_clip: CostClip::None, violation_scale: Some(1.0), ..P3oParams::default() };
+        let params = P3oParams { cost_clip: CostClip::None, violation_scale: 1.0, ..P3oParams::default() };
         let (l, g) = loss(params, 35.0, 0.5);
         assert!((l - 209.0).abs() < 1e-9 && (g - 9.0).abs() < 1e-9, "{l} {g}");
     }

@@ -274,6 +274,19 @@ fn the_whole_batch_is_measured_again_after_each_pass() {
 }
 
 #[test]
+fn the_weight_of_the_cost_is_taken_anew_before_each_pass() {
+    let config = AlgoConfig::by_name("epo").unwrap();
+    let weight = |passes| {
+        let mut learner = Learner::new(&config, 3, 10);
+        learner.limit = 1.0; // violated
+        let shared = UpdateConfig { passes, kl_stop: false, ..common::update_config() };
+        learner.algo = config.build(&shared, &common::DISCOUNT).unwrap();
+        run(&mut learner, 1)[0].get(epo_algos::report::COST_WEIGHT).unwrap()
+    };
+    assert_ne!(weight(1), weight(10), "the policy has moved, and the surrogate with it");
+}
+
+#[test]
 fn an_evaluation_that_nobody_reads_is_left_out_without_a_trace() {
     // without a KL stop only some objectives ask for the whole batch between passes; a stop that never acts always does
     for config in configs() {

@@ -14,7 +14,7 @@ fn configs() -> Vec<AlgoConfig> {
         AlgoConfig::Epo(EpoParams { cost_clip: CostClip::Min, normalize_loss: true, ..epo() }),
         AlgoConfig::P3o(P3oParams {
             cost_clip: CostClip::None,
-            violation_scale: Some(1.0),
+            violation_scale: 1.0,
             ..P3oParams::default()
         }),
     ]);

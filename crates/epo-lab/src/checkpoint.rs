@@ -91,8 +91,11 @@ pub fn load(root: &Path) -> Result<Loaded, LabError> {
 }
 
 /// Whether `root` has no checkpoint, whole or damaged.
-pub fn is_empty(root: &Path) -> bool {
-    numbered(root).map_or(true, |found| found.is_empty())
+pub fn is_empty(root: &Path) -> Result<bool, LabError> {
+    match numbered(root) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        found => Ok(found.map_err(LabError::io("list", root))?.is_empty()),
+    }
 }
 
 /// Removes what a resumed run will write again: damaged checkpoints newer than `number`, and leftovers.

@@ -223,15 +223,18 @@ impl ResolvedRun {
             }
             other => ConfigError::Syntax(other.to_string()),
         })?;
-        if self.train.threads == 0 {
-            self.train.threads = std::thread::available_parallelism().map_or(1, usize::from);
-        }
+        self.train.threads = threads(self.train.threads);
         Ok(self)
     }
 
     fn epochs_fit(&self) -> bool {
         self.run.steps.div_ceil(self.train.steps_per_epoch as u64) < u64::from(u32::MAX)
     }
+}
+
+/// That many threads; 0: as many as there are cores.
+pub(crate) fn threads(asked: usize) -> usize {
+    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, usize::from) }
 }
 
 fn require(ok: bool, key: &str, got: impl ToString, why: &str) -> Result<(), ConfigError> {
@@ -368,6 +371,14 @@ mod tests {
         // the same file for another algorithm has a key too many
         let error = ResolvedRun::from_layers(Some(file), &["run.algo=ppo".into()]).unwrap_err();
         assert!(matches!(&error, ConfigError::UnknownKey { key, .. } if key == "algo.lambda_lr"), "{error}");
+    }
+
+    #[test]
+    fn scales_that_default_to_one_minus_gamma_can_be_set() {
+        for (algo, key) in [("cpo", "c_scale"), ("p3o", "violation_scale")] {
+            let run = set(&[&format!("run.algo={algo}"), &format!("algo.{key}=1")]).unwrap();
+            assert_eq!(params(&run.algo).unwrap()[key].as_float(), Some(1.0));
+        }
     }
 
     #[test]

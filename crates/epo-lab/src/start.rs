@@ -37,9 +37,19 @@ impl<'a> Trainer<'a> {
     pub fn resume(dir: &Path, threads: Option<usize>, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         let mut run = runs::read_config(dir)?;
         let version = runs::other_version(dir);
-        run.train.threads = threads.unwrap_or(run.train.threads);
+        run.train.threads = threads.map_or(run.train.threads, crate::config::threads);
         let root = dir.join("checkpoint");
-        if checkpoint::is_empty(&root) {
+        if checkpoint::is_empty(&root)? {
+            // the first checkpoint is written before the first epoch
+            let recorded =
+                std::fs::read_to_string(dir.join("progress.csv")).map_or(0, |text| text.lines().count());
+            if recorded > 1 {
+                let why = format!(
+                    "its checkpoints are gone, its record of {} epochs is not: nothing is overwritten; begin a new run",
+                    recorded - 1
+                );
+                return Err(LabError::run(dir, why));
+            }
             let mut trainer = Self::create(dir, run, make_env)?;
             trainer.notes.push("the run had no checkpoint yet; it begins again".to_owned());
             return Ok(trainer);
@@ -104,6 +114,13 @@ impl<'a> Trainer<'a> {
             return Err(format!(
                 "this is a checkpoint of {} on {}, not of {algo} on {task}",
                 state.algo, state.task
+            ));
+        }
+        let steps = u64::from(state.epoch) * self.batch.len() as u64;
+        if state.steps != steps {
+            return Err(format!(
+                "{} steps in {} epochs, the run would have {steps}",
+                state.steps, state.epoch
             ));
         }
         if state.envs.len() != self.workers.len() {

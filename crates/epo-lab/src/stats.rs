@@ -4,8 +4,8 @@
 //! IQM          mean of the middle half of all runs of all tasks (a run at the edge counts by its fraction)
 //! interval     θ̂ + f (q − θ̂),  q: the 2.5 % and 97.5 % points of the bootstrap, resampled within each task
 //! stretch      f = g · t_{.975}(ν) / t_{.975}(N−K),   N runs of K tasks
-//!              g: the stretch with which 95 of 100 simulated experiments of this size hold the truth (normal runs,
-//!                 every task the same spread)
+//!              g: the one with which 95 of 100 simulated experiments of this size hold the truth (normal runs, every
+//!                 task the same true spread)
 //!              ν = (Σ vₖ)² / Σ vₖ²/(nₖ−1),   vₖ = nₖ sₖ²: N−K if all tasks spread alike   (Welch–Satterthwaite)
 //! P(A beats B) θ̂ = mean over tasks of U/(n m), ties count ½; score interval |θ̂ − θ| = z √V(θ)
 //!              V(θ) = θ(1−θ)/(n m) · (1 + ((n+m)/2 − 1)((1−θ)/(2−θ) + θ/(1+θ)))
@@ -163,7 +163,7 @@ fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
             let mut stream = Stream::new(experiment, Purpose::Bootstrap, 1);
             let runs: Vec<Vec<f64>> =
                 sizes.iter().map(|&n| (0..n).map(|_| stream.normal()).collect()).collect();
-            let got = resampled(&runs, *statistic, experiment, EXPERIMENT_RESAMPLES, 1.0);
+            let got = resampled(&runs, *statistic, experiment, EXPERIMENT_RESAMPLES, unequal_spread(&runs));
             let reach = if got.point > 0.0 { got.point - got.lo } else { got.hi - got.point };
             got.point.abs() / reach // with this stretch the interval ends at the truth, 0
         };
@@ -173,7 +173,7 @@ fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
     })
 }
 
-/// `t(ν) / t(N−K)`: if few of the tasks make up the spread, less is known about it. 1 if they spread alike.
+/// `t(ν) / t(N−K)`: if few of the tasks make up the spread, less is known about it. 1 if their runs spread alike.
 fn unequal_spread(tasks: &[Vec<f64>]) -> f64 {
     let (mut sum, mut pooled, mut degrees) = (0.0, 0.0, 0.0);
     for runs in tasks {

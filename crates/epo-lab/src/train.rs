@@ -102,49 +102,59 @@ pub struct End {
 }
 
 impl Trainer<'_> {
-    /// Trains to the end of the run, or until `stop` is set: then the epoch is finished first. `watch` sees each row.
+    /// Trains to the end of the run, or until `stop` is set: then the epoch is finished and saved first. `watch` sees
+    /// each row.
     pub fn train(&mut self, stop: &AtomicBool, mut watch: impl FnMut(&Row)) -> Result<End, LabError> {
         let (begun, before, total) = (Instant::now(), self.elapsed, self.run.epochs());
-        while self.epoch < total && !stop.load(Relaxed) {
-            let clock = Instant::now();
-            self.collect()?;
-            let rollout_s = clock.elapsed().as_secs_f64();
-
-            let finished = self.finished_episodes();
-            let cost = self.measure(&finished)?;
-            let epoch = Epoch { index: self.epoch, total, seed: self.run.run.seed };
-            let Self { pool, batch, agent, algorithm, run, .. } = self;
-            let report = pool.threads().install(|| {
-                batch.estimate(agent, &run.train.discount)?;
-                algorithm.update(agent, batch, cost, epoch)
-            });
-            let report = report.map_err(|source| LabError::Update { epoch: epoch.index, source })?;
-            let update_s = clock.elapsed().as_secs_f64() - rollout_s;
-
-            self.epoch += 1;
-            let evaluation = self.evaluate_if_due()?;
-            self.elapsed = before + begun.elapsed().as_secs_f64();
-            let record = EpochRecord {
-                epoch: epoch.index,
-                steps: self.steps(),
-                finished: finished.len(),
-                cost,
-                evaluation,
-                rollout_s,
-                update_s,
-                epoch_s: clock.elapsed().as_secs_f64(),
-                total_s: self.elapsed,
-                steps_per_epoch: self.batch.len(),
-            };
-            let row = self.record(&record, &finished, &report)?;
-
-            let due = self.epoch.is_multiple_of(self.run.train.save_every);
-            if due || self.epoch == total || stop.load(Relaxed) {
+        let mut stopping = stop.load(Relaxed);
+        while self.epoch < total && !stopping {
+            let row = self.one_epoch(|| before + begun.elapsed().as_secs_f64())?;
+            let due = self.epoch.is_multiple_of(self.run.train.save_every) || self.epoch == total;
+            if due {
                 self.save()?;
             }
             watch(&row);
+            stopping = stop.load(Relaxed); // read once, so that what ends the loop has been saved
+            if stopping && !due {
+                self.save()?;
+            }
         }
         let hash = self.hash.clone().unwrap_or_default();
         Ok(End { hash, finished: self.epoch == total })
+    }
+
+    /// One epoch, recorded and not saved; `elapsed` tells the seconds of the run so far.
+    pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Row, LabError> {
+        let clock = Instant::now();
+        self.collect()?;
+        let rollout_s = clock.elapsed().as_secs_f64();
+
+        let finished = self.finished_episodes();
+        let cost = self.measure(&finished)?;
+        let epoch = Epoch { index: self.epoch, total: self.run.epochs(), seed: self.run.run.seed };
+        let Self { pool, batch, agent, algorithm, run, .. } = self;
+        let report = pool.threads().install(|| {
+            batch.estimate(agent, &run.train.discount)?;
+            algorithm.update(agent, batch, cost, epoch)
+        });
+        let report = report.map_err(|source| LabError::Update { epoch: epoch.index, source })?;
+        let update_s = clock.elapsed().as_secs_f64() - rollout_s;
+
+        self.epoch += 1;
+        let evaluation = self.evaluate_if_due()?;
+        self.elapsed = elapsed();
+        let record = EpochRecord {
+            epoch: epoch.index,
+            steps: self.steps(),
+            finished: finished.len(),
+            cost,
+            evaluation,
+            rollout_s,
+            update_s,
+            epoch_s: clock.elapsed().as_secs_f64(),
+            total_s: self.elapsed,
+            steps_per_epoch: self.batch.len(),
+        };
+        self.record(&record, &finished, &report)
     }
 }

@@ -103,6 +103,8 @@ fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     assert!(why.contains("epo on Walk, not of ppo on Walk") || why.contains("columns"), "{why}");
     with(config(&["run.steps=200", "train.envs=2"]).to_toml());
     assert!(refused(&path).contains("4 environments, the run has 2"));
+    with(config(&["run.steps=200", "train.steps_per_epoch=100"]).to_toml());
+    assert!(refused(&path).contains("200 steps in 1 epochs, the run would have 100"));
     with(text);
     let end = Trainer::resume(&path, None, &walk).unwrap().train(&AtomicBool::new(false), |_| ()).unwrap();
     assert!(end.finished, "untouched by the refusals");

@@ -102,6 +102,32 @@ fn discrete_actions_train_and_resume_too() {
 }
 
 #[test]
+fn a_stop_is_saved_whenever_it_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let rarely = || config(&["train.save_every=100"]);
+    let whole = train(&dir.path().join("whole"), rarely(), &walk).unwrap();
+    let path = dir.path().join("stopped");
+    let stop = AtomicBool::new(false);
+    let mut trainer = Trainer::create(&path, rarely(), &walk).unwrap();
+    let end = trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
+    assert_eq!(trainer_epoch(&path), 1, "the epoch that the stop came in is not lost");
+    assert_eq!(end.hash, checkpoint::load(&path.join("checkpoint")).unwrap().hash);
+    let mut trainer = Trainer::resume(&path, None, &walk).unwrap();
+    assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
+}
+
+#[test]
+fn a_record_without_checkpoints_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    train(dir.path(), config(&[]), &walk).unwrap();
+    let record = std::fs::read(dir.path().join("progress.csv")).unwrap();
+    std::fs::remove_dir_all(dir.path().join("checkpoint")).unwrap();
+    let error = Trainer::resume(dir.path(), None, &walk).unwrap_err().to_string();
+    assert!(error.contains("checkpoints are gone"), "{error}");
+    assert_eq!(std::fs::read(dir.path().join("progress.csv")).unwrap(), record);
+}
+
+#[test]
 fn a_run_that_died_before_its_first_checkpoint_begins_again() {
     let dir = tempfile::tempdir().unwrap();
     let whole = train(&dir.path().join("whole"), config(&[]), &walk).unwrap();
