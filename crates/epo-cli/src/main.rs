@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[macro_use]
+mod output;
+
 mod commands;
 mod exit;
-mod output;
 mod progress;
 
 /// Constrained reinforcement learning: EPO, its baselines and the Safety-Gymnasium tasks.
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("error: {}", exit::message(&error));
+            tell!("error: {}", exit::message(&error));
             exit::Code::of(&error).into()
         }
     }

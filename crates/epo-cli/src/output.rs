@@ -2,6 +2,14 @@
 
 use std::io::{ErrorKind, Write};
 
+/// Writes a line to stderr. If nobody reads it any more, the work goes on without.
+macro_rules! tell {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
+
 /// Prints a result to stdout, with a line end. A reader that has gone (`epo tasks | head`) is no failure.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();

@@ -52,8 +52,16 @@ impl Progress {
     pub(crate) fn note(&self, text: &str) {
         match &self.to {
             To::Nowhere => {}
-            To::Lines => eprintln!("{text}"),
-            To::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
+            To::Lines => tell!("{text}"),
+            To::Bar(bar) => bar.suspend(|| tell!("{text}")),
+        }
+    }
+
+    /// A line that is told whatever was asked for.
+    pub(crate) fn warn(&self, text: &str) {
+        match &self.to {
+            To::Nowhere => tell!("{text}"),
+            _ => self.note(text),
         }
     }
 
@@ -65,7 +73,7 @@ impl Progress {
         let done = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
         match &self.to {
             To::Nowhere => {}
-            To::Lines => eprintln!("{done}/{} {}", self.steps, summary(row, self.limit)),
+            To::Lines => tell!("{done}/{} {}", self.steps, summary(row, self.limit)),
             To::Bar(bar) => {
                 bar.set_message(summary(row, self.limit));
                 bar.set_position(done);

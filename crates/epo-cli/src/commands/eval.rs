@@ -45,17 +45,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         threads: args.threads.unwrap_or_else(cores),
     };
     if let Some(note) = runs::other_version(&args.run) {
-        eprintln!("note: {note}");
+        tell!("note: {note}");
     }
     let (report, notes) = evaluate_run(&args.run, &make_env, plan)?;
-    notes.iter().for_each(|note| eprintln!("{note}; the one before it is used"));
+    notes.iter().for_each(|note| tell!("{note}; the one before it is used"));
     let json = serde_json::to_string_pretty(&report)?;
     let said = if args.json { json.clone() } else { text(&report) };
     print(&said)?; // first: the folder may be another's, not writable
     runs::write_whole(&args.run.join("eval.json"), format!("{json}\n").as_bytes())?;
     match args.max_cost {
         Some(most) if report.cost.spread.mean > most => {
-            eprintln!("the mean cost {} is above {most}", report.cost.spread.mean);
+            tell!("the mean cost {} is above {most}", report.cost.spread.mean);
             Ok(Code::NotMet)
         }
         _ => Ok(Code::Done),

@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         match check(file) {
             Ok(comparison) => rows.push(Row { file: file.display().to_string(), comparison }),
             Err(error) => {
-                eprintln!("error: {}: {error}", file.display());
+                tell!("error: {}: {error}", file.display());
                 unusable.get_or_insert(code_of(&error));
             }
         }

@@ -71,7 +71,7 @@ pub(crate) fn make(
         Ok(summary) => summary,
         Err(ReportError::NoRuns(notes)) => {
             for note in &notes {
-                eprintln!("{note}");
+                tell!("{note}");
             }
             return Err(anyhow::Error::new(Exit(Code::Corrupt)).context("no run can be shown"));
         }
@@ -79,9 +79,9 @@ pub(crate) fn make(
     };
     if !quiet {
         for note in &summary.notes {
-            eprintln!("note: {note}");
+            tell!("note: {note}");
         }
-        eprintln!("{} runs in {}", summary.runs, summary.page.display());
+        tell!("{} runs in {}", summary.runs, summary.page.display());
     }
     Ok(summary)
 }

@@ -76,9 +76,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let report = match sweep.code() {
         Code::Interrupted => None,
         // failed runs are missing in the report; it says so
-        _ => {
+        code => {
             let options = Options { title: title.into(), ..Options::default() };
-            Some(report::make(&[args.out.join("runs")], &args.out.join("report"), &options, false)?)
+            match report::make(&[args.out.join("runs")], &args.out.join("report"), &options, false) {
+                Err(e) if code == Code::Done => return Err(e),
+                // the runs failed: that is what there is to tell
+                Err(e) => {
+                    tell!("no report: {e:#}");
+                    None
+                }
+                Ok(report) => Some(report),
+            }
         }
     };
     if args.how.json {
@@ -92,7 +100,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> {
     let (jobs, threads) = how.shares(runs.len());
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
-    eprintln!("measuring this machine ...");
+    tell!("measuring this machine ...");
     let seconds = estimate(runs, jobs, threads, dir.path()).context("the measurement failed")?;
     let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
     if how.json {

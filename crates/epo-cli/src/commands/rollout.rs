@@ -33,7 +33,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;
     let (reward, cost): (f64, f64) =
         rollout.frames.iter().fold((0.0, 0.0), |(r, c), frame| (r + frame.reward, c + frame.cost));
-    eprintln!("{}: {} steps, return {reward:.3}, cost {cost}", args.task, rollout.frames.len() - 1);
+    tell!("{}: {} steps, return {reward:.3}, cost {cost}", args.task, rollout.frames.len() - 1);
     Ok(Code::Done)
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let summary = drive_all(&runs, &out, &args.how)?;
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
-        eprintln!("curves and tables: epo report '{0}/runs' --out '{0}/report'", out.display());
+        tell!("curves and tables: epo report '{0}/runs' --out '{0}/report'", out.display());
     }
     Ok(summary.code())
 }
@@ -112,7 +112,7 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
-        eprintln!("{pending} runs are not finished; the same command goes on with them");
+        tell!("{pending} runs are not finished; the same command goes on with them");
     }
     Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
 }
@@ -245,7 +245,7 @@ impl Screen {
         let ended = overview.done + overview.failed + usize::from(overview.stopping);
         let news = self.last.is_none_or(|(n, at)| n != ended || at.elapsed() > Duration::from_secs(60));
         if news && !self.quiet {
-            eprintln!("{}", headline(overview));
+            tell!("{}", headline(overview));
             self.last = Some((ended, Instant::now()));
         }
     }

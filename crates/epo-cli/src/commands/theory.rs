@@ -70,7 +70,7 @@ fn check(args: &Args) -> anyhow::Result<Code> {
         write_whole(&dir.join("report.json"), json.as_bytes())?;
     }
     print(&if args.json { json } else { table(&report) })?;
-    eprintln!("{:.1} s", begun.elapsed().as_secs_f64());
+    tell!("{:.1} s", begun.elapsed().as_secs_f64());
     Ok(code(&report))
 }
 
@@ -127,7 +127,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     let runs = ground_truth::measure_all(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
     bar.finish_and_clear();
     let Some(runs) = runs else {
-        eprintln!("stopped; the same command begins anew");
+        tell!("stopped; the same command begins anew");
         return Ok(Code::Interrupted);
     };
     let own = OWN_SETTINGS.iter().filter(|(name, _)| jobs.iter().any(|job| job.algo == *name));
@@ -143,7 +143,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
         write_whole(&dir.join("learn.csv"), ground_truth::csv(&learned.runs).as_bytes())?;
         write_whole(&dir.join("learn.json"), json.as_bytes())?;
     }
-    eprintln!("{} runs, {:.0} s", jobs.len(), begun.elapsed().as_secs_f64());
+    tell!("{} runs, {:.0} s", jobs.len(), begun.elapsed().as_secs_f64());
     Ok(Code::Done)
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     print_config: bool,
     /// Continue a run folder to its end, from its last checkpoint
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "config", "set", "runs", "name"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
     /// No progress on stderr
     #[arg(long, short)]
@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let mut progress = Progress::new(&run, trainer.epoch(), args.quiet);
     progress.note(&format!("{} on {}, seed {}: {}", run.run.algo, run.run.task, run.run.seed, dir.display()));
-    trainer.notes().iter().for_each(|note| progress.note(note));
+    trainer.notes().iter().for_each(|note| progress.warn(note));
     let ended = trainer.train(&stop, |row| progress.row(row, &stop));
     progress.finish();
     let end = ended?;
@@ -116,6 +116,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if end.finished {
         return Ok(Code::Done);
     }
-    eprintln!("interrupted; go on with: epo train --resume '{}'", dir.display());
+    tell!("interrupted; go on with: epo train --resume '{}'", dir.display());
     Ok(Code::Interrupted)
 }

@@ -257,7 +257,10 @@ impl Ticks {
     fn label(&self, v: f64) -> String {
         let v = if v == 0.0 { 0.0 } else { v }; // no "-0"
         if v.abs() >= 1e5 {
-            format!("{v:.0e}").replace('-', "−")
+            let (digits, power) = (format!("{v:.2e}"), v.abs().log10().floor());
+            let digits =
+                digits.split('e').next().unwrap_or("").trim_end_matches('0').trim_end_matches('.').to_owned();
+            format!("{digits}e{power}").replace('-', "−")
         } else {
             format!("{v:.*}", self.decimals).replace('-', "−")
         }
@@ -301,6 +304,15 @@ mod tests {
         let band = vec![(nan, nan), (0.0, 1.0), (0.0, 2.0), (nan, nan), (1.0, 1.0)];
         let s = Series { steps: vec![0.0, 1.0, 2.0, 3.0, 4.0], mean: vec![0.5; 5], band, entry: 0 };
         assert_eq!(band_outlines(&s), vec![vec![(1.0, 1.0), (2.0, 2.0), (2.0, 0.0), (1.0, 0.0)]]);
+    }
+
+    #[test]
+    fn large_ticks_have_labels_of_their_own() {
+        let label = |v| Ticks { values: Vec::new(), decimals: 0 }.label(v);
+        assert_eq!(
+            [1e5, 1.5e5, 2.5e5, -3e5 - 1e-9, 1.25e6].map(label),
+            ["1e5", "1.5e5", "2.5e5", "−3e5", "1.25e6"]
+        );
     }
 
     #[test]

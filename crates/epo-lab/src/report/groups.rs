@@ -183,6 +183,9 @@ struct Label {
     variant: Option<String>,
 }
 
+/// Stands for the value of a key that a run does not have.
+const NOT_SET: &str = "not set";
+
 /// A name for each run: its algorithm, and the config values in which it differs from runs of the same algorithm and
 /// task.
 fn labels(runs: &[Run]) -> Vec<Label> {
@@ -190,6 +193,13 @@ fn labels(runs: &[Run]) -> Vec<Label> {
     for run in runs {
         for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
             values.entry((run.source, &run.algo, &run.task, key)).or_default().insert(value);
+        }
+    }
+    // a key that only some of the runs have: of another version, with other defaults
+    for ((source, algo, task, key), seen) in &mut values {
+        let same = |run: &&Run| (run.source, &*run.algo, &*run.task) == (*source, *algo, *task);
+        if runs.iter().filter(same).any(|run| !run.config.contains_key(*key)) {
+            seen.insert(NOT_SET);
         }
     }
     let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -202,7 +212,9 @@ fn labels(runs: &[Run]) -> Vec<Label> {
         let keys = varying.get(&(run.source, run.algo.as_str())).into_iter().flatten();
         let parts = keys.filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
-            run.config.get(*key).map(|value| format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
+            let known = values.contains_key(&(run.source, &*run.algo, &*run.task, *key));
+            let value = run.config.get(*key).map(String::as_str).or(known.then_some(NOT_SET))?;
+            Some(format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
         parts.collect::<Vec<_>>().join(", ")
     };
@@ -423,6 +435,18 @@ pub(crate) mod tests {
         let got = groups(vec![run("T", "epo", 0, &[(2.0, 60.0), (9.0, 20.0)]), strict], 0.1, &mut notes);
         assert!(got.iter().all(|g| g.scores.is_empty()));
         assert!(notes[0].message.contains("limits differ"), "{notes:?}");
+    }
+
+    #[test]
+    fn a_key_that_only_one_run_has_tells_them_apart() {
+        // an older version did not have the key, and did what the newer one does not do by default
+        let mut newer = run("T", "epo", 1, &[(1.0, 1.0)]);
+        newer.config = BTreeMap::from([("algo.mu_law".to_owned(), "proportional".to_owned())]);
+        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // nobody has the key there
+        let got = groups(vec![run("T", "epo", 0, &[(1.0, 1.0)]), newer, other_task], 0.1, &mut Vec::new());
+        let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
+        assert_eq!(got.len(), 3, "{labels:?}");
+        assert!(labels.iter().any(|(label, _)| label.contains("mu_law not set")), "{labels:?}");
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     if runs.is_empty() {
         return Err(ReportError::NoRuns(notes));
     }
-    let shown = runs.len();
     let groups = groups::groups(runs, options.final_share, &mut notes);
+    let shown = groups.iter().map(|group| group.runs.len()).sum();
     let legend = legend(&groups);
     let (figures, curves) = figures(&groups, &legend, options);
     let tables = tables::tables(&groups, options.final_share);

@@ -255,8 +255,8 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
     match fewest {
         0 => out.push("No run got far enough for a final value.".into()),
         1 => out.push(
-            "With one seed nothing is known about the spread: there are no bands and no intervals, and a difference \
-             between two algorithms may be the luck of the seed."
+            "Where there is one seed, nothing is known about the spread: it has no band and no interval, and a difference \
+             from another algorithm may be the luck of the seed."
                 .into(),
         ),
         n @ 2..=4 => {

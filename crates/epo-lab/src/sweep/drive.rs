@@ -6,7 +6,7 @@
 //! checkpoint.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -162,8 +162,9 @@ impl Driver<'_> {
         let mut last_beat: Option<Instant> = None;
         let mut asked = false;
         loop {
-            let changed = self.reap(asked)?;
-            if stop.load(Ordering::Relaxed) && !asked {
+            let stopping = stop.load(Ordering::Relaxed);
+            let changed = self.reap(stopping)?; // a signal to everybody may have ended them before we pass it on
+            if stopping && !asked {
                 asked = true;
                 for job in &self.jobs {
                     terminate(&job.child);
@@ -206,8 +207,12 @@ impl Driver<'_> {
                 }
                 Standing::Held => self.elsewhere += 1,
                 Standing::Free(number) if self.jobs.len() < self.options.jobs => {
+                    let Some(log) = free_log(&self.journal.folder(id))? else {
+                        self.elsewhere += 1;
+                        continue;
+                    };
                     if let Some(held) = self.journal.acquire(id, number)? {
-                        self.start(index, held)?;
+                        self.start(index, held, log)?;
                     }
                 }
                 Standing::Free(_) => {}
@@ -222,7 +227,7 @@ impl Driver<'_> {
         parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
     }
 
-    fn start(&mut self, index: usize, held: Held) -> io::Result<()> {
+    fn start(&mut self, index: usize, held: Held, log: File) -> io::Result<()> {
         let run = &self.runs[index];
         let folder = self.journal.folder(&run.id);
         let mut args: Vec<OsString> = vec!["train".into()];
@@ -232,14 +237,13 @@ impl Driver<'_> {
                 if let Some(dir) = begun {
                     fs::remove_dir_all(dir)?; // killed before its first file: nothing is in it
                 }
-                self.journal.replace(&run.id, "config.toml", &run.config)?;
-                args.extend(["--config".into(), folder.join("config.toml").into()]);
+                self.journal.replace(&run.id, "given.toml", &run.config)?;
+                args.extend(["--config".into(), folder.join("given.toml").into()]);
                 args.extend(["--runs".into(), self.options.dir.join("runs").into()]);
                 args.extend(["--name".into(), run.id.clone().into()]);
             }
         }
         args.extend(["--threads".into(), self.options.threads.to_string().into(), "--quiet".into()]);
-        let log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
         let (program, first) = self.options.program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let child = Command::new(program)
             .args(first)
@@ -351,6 +355,17 @@ impl Driver<'_> {
     }
 }
 
+/// The log of a run, locked; `None` while a process of an earlier driver still has it as its output. The child inherits
+/// the lock, so even one whose driver died before it could write down the child's number is waited for.
+fn free_log(folder: &Path) -> io::Result<Option<File>> {
+    fs::create_dir_all(folder)?;
+    let log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+    match log.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(None),
+        _ => Ok(Some(log)), // a file system without locks has the leases alone
+    }
+}
+
 fn terminate(child: &Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // it may have ended by itself in the meantime
@@ -422,6 +437,18 @@ mod tests {
         done
         rm "$dir/pid"; basename "$dir" >> "$notes/completed"
     "#;
+
+    #[test]
+    fn a_child_that_nobody_wrote_down_is_waited_for() {
+        // its driver died between starting it and naming it in the lease
+        let dir = tempfile::tempdir().unwrap();
+        let log = free_log(dir.path()).unwrap().expect("nobody has it");
+        let mut orphan = Command::new("sleep").arg("60").stdout(log).spawn().unwrap();
+        assert!(free_log(dir.path()).unwrap().is_none(), "the child has inherited the lock");
+        orphan.kill().unwrap();
+        orphan.wait().unwrap();
+        assert!(free_log(dir.path()).unwrap().is_some());
+    }
 
     fn planned(seed: u64) -> Planned {
         let config = format!("[run]\nseed = {seed}\n");

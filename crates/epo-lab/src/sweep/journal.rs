@@ -2,7 +2,7 @@
 //! run twice and never lose one.
 //!
 //! ```text
-//! journal/<run>/config.toml    what `epo train` is given
+//! journal/<run>/given.toml     what `epo train` is given
 //! journal/<run>/lease-0001     made with O_EXCL by the process that runs it; its text changes with every heartbeat
 //! journal/<run>/lease-0002     a takeover: the higher number holds the run, whoever has a lower one has lost it
 //! journal/<run>/done.json      the end; written under another name and renamed
@@ -181,7 +181,8 @@ impl Journal {
             newest = newest.max(name.to_str().and_then(|n| n.strip_prefix("lease-")?.parse::<u32>().ok()));
         }
         let Some(number) = newest else { return Ok(None) };
-        Ok(Some((number, fs::read_to_string(self.lease_path(id, number))?)))
+        // a lease that is just being replaced on a shared disk may not be readable: as good as half-written
+        Ok(Some((number, fs::read_to_string(self.lease_path(id, number)).unwrap_or_default())))
     }
 
     fn lease_path(&self, id: &str, number: u32) -> PathBuf {
@@ -201,6 +202,7 @@ impl Journal {
         self.write_lease(&held, None, false)?;
         // it may have ended between the look and the lease
         if self.ended(id, "done.json")?.is_some() || self.ended(id, "failed.json")?.is_some() {
+            self.release(&held)?;
             return Ok(None);
         }
         Ok(Some(held))

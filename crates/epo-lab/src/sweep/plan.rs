@@ -129,6 +129,7 @@ impl SweepFile {
                         wrong.push(format!("two runs are the same: {}", run.id));
                     }
                     Ok(run) => runs.push(run),
+                    Err(message) if wrong.contains(&message) => {}
                     Err(message) => wrong.push(message),
                 }
             }
@@ -137,7 +138,6 @@ impl SweepFile {
             point[axis] += 1;
             point[axis + 1..].fill(0);
         }
-        wrong.dedup();
         if wrong.is_empty() { Ok(runs) } else { Err(PlanError(wrong)) }
     }
 }
@@ -152,12 +152,29 @@ fn planned(config: &Table) -> Result<Planned, String> {
         }
         _ => e.to_string(),
     });
-    let run = run?.run;
+    let run = run?;
+    // what was given, as the values that it stands for: 1e7 and 10000000 are one run
+    let resolved: Table = run.to_toml().parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let text = as_in(config, &resolved).to_string();
+    let run = run.run;
     epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
     Ok(Planned { id, config: text, task: run.task, algo: run.algo, seed: run.seed, steps: run.steps })
+}
+
+/// The entries of `given` with the values that `resolved` has for them; threads, which resolve to this machine's, stay.
+fn as_in(given: &Table, resolved: &Table) -> Table {
+    let entry = |(key, value): (&String, &Value)| {
+        let value = match (value, resolved.get(key)) {
+            (Value::Table(given), Some(Value::Table(resolved))) => Value::Table(as_in(given, resolved)),
+            (_, Some(resolved)) if key != "threads" => resolved.clone(),
+            _ => value.clone(),
+        };
+        (key.clone(), value)
+    };
+    given.iter().map(entry).collect()
 }
 
 fn unknown_key(key: &str) -> String {
@@ -228,22 +245,31 @@ mod tests {
         for (text, part) in [
             ("[grid]\nrun.sed = [0]\n", "did you mean `run.seed`"),
             ("[base]\ntrain.gama = 0.9\n", "did you mean `train.gamma`"),
-            ("[grid]\nrun.algo = [\"epoo\"]\n", "epo"),
-            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "SafetyPointGoal"),
+            ("[grid]\nrun.algo = [\"epoo\"]\n", "`epo`"),
+            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "nearest id is `SafetyPointGoal0-v0`"),
             ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
             ("[gird]\nrun.seed = [0]\n", "did you mean `grid`"),
             ("grid = 3\n", "must be a table"),
             ("list = [1]\n", "write [[list]]"),
             ("[grid]\nrun.seed = [1, 1]\n", "two runs are the same"),
-            ("[grid]\nrun.seed = [\"x\"]\n", "run"),
+            ("[grid]\nrun.seed = [\"x\"]\n", "run.seed"),
             ("[grid\n", "grid"),
         ] {
             let said = plan(text).unwrap_err().to_string();
             assert!(said.contains(part), "{text:?}: “{said}” does not say “{part}”");
         }
-        let two = plan("[grid]\nrun.algo = [\"epoo\", \"pppo\"]\n").unwrap_err();
+        let two = plan("[grid]\nrun.algo = [\"epoo\", \"pppo\"]\nrun.seed = [0, 1, 2]\n").unwrap_err();
         assert_eq!(two.0.len(), 2, "{two}");
+    }
+
+    #[test]
+    fn a_run_has_one_name_however_it_is_spelled() {
+        let id = |text: &str| plan(text).unwrap()[0].id.clone();
+        assert_eq!(id("[base]\nrun.steps = 1e7\n"), id("[base]\nrun.steps = 10_000_000\n"));
+        assert_ne!(id("[base]\nrun.steps = 1e7\n"), id("[base]\nrun.steps = 2e7\n"));
+        let same = plan("[grid]\nrun.limit = [1, 1.0]\n").unwrap_err().to_string();
+        assert!(same.contains("two runs are the same"), "{same}");
     }
 
     #[test]
