@@ -77,16 +77,6 @@ impl Rollout {
         self.logp.is_empty()
     }
 
-    /// Number of environments.
-    pub fn n_envs(&self) -> usize {
-        self.n_envs
-    }
-
-    /// Steps per environment.
-    pub fn n_steps(&self) -> usize {
-        self.n_steps
-    }
-
     /// The parts of the environments, emptied, to be filled in parallel.
     pub fn lanes(&mut self) -> Vec<Lane<'_>> {
         let (t, o, a) = (self.n_steps, self.obs_len, self.act_len);

@@ -26,11 +26,6 @@ impl Adam {
         Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, m: vec![0.0; n], v: vec![0.0; n], t: 0 }
     }
 
-    /// The same with another ε.
-    pub fn with_eps(self, eps: f64) -> Self {
-        Self { eps, ..self }
-    }
-
     /// One step against `grad`. The learning rate is the caller's, so that a decay needs no state here.
     ///
     /// # Panics
@@ -238,7 +233,7 @@ mod tests {
     #[test]
     fn two_steps_by_hand() {
         let n = 19; // whole vectors and a rest
-        let (mut params, mut adam) = (vec![1.0_f32; n], Adam::new(n).with_eps(0.5));
+        let (mut params, mut adam) = (vec![1.0_f32; n], Adam { eps: 0.5, ..Adam::new(n) });
         let mut grad = vec![2.0; n];
         grad[3] = 0.0;
         adam.step(&mut params, &grad, 0.1);

@@ -214,17 +214,6 @@ impl Policy {
         &ws.logp
     }
 
-    /// Mean entropy over the rows of the last [`log_prob`](Self::log_prob).
-    pub fn entropy(&self, ws: &PolicyWorkspace) -> f64 {
-        match self.head {
-            Head::Gaussian => self.log_std().iter().map(|&s| f64::from(s) + HALF_LN_TAU + 0.5).sum(),
-            Head::Categorical => {
-                let rows = ws.net.output().chunks_exact(self.net.outputs());
-                rows.map(row_entropy).sum::<f64>() / ws.net.rows() as f64
-            }
-        }
-    }
-
     /// Gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` for the rows of the last
     /// [`log_prob`](Self::log_prob), `H̄` the mean entropy; written (not added) to `grad`.
     ///
@@ -530,9 +519,9 @@ mod tests {
                     counts[a[0] as usize] += 1.0 / f64::from(n);
                 }
             }
-            ws.load(&x, &a);
-            policy.log_prob(&mut ws);
-            let entropy = policy.entropy(&ws);
+            let mut dist = Dist::default();
+            policy.dist(&x, &mut ws, &mut dist);
+            let entropy = dist.entropy();
             let error = ((squares - sum * sum) / f64::from(n)).sqrt();
             assert!((sum - entropy).abs() < 5.0 * error, "{:?}: {sum} for {entropy}", policy.head());
             if policy.head() == Head::Categorical {
@@ -719,7 +708,9 @@ mod tests {
         assert!((logp[0] + 4000.0).abs() < 10.0 && logp[1] > -2.0, "{logp:?}");
         let mut grad = vec![0.0; policy.params().len()];
         policy.backward(&mut ws, &[1.0, 1.0], 0.01, &mut grad);
-        assert!(grad.iter().all(|g| g.is_finite()) && policy.entropy(&ws).is_finite());
+        let mut dist = Dist::default();
+        policy.dist(&[0.0; 10], &mut ws, &mut dist);
+        assert!(grad.iter().all(|g| g.is_finite()) && dist.entropy().is_finite());
     }
 
     #[test]

@@ -66,17 +66,17 @@ fn check(mut policy: Policy, actions: &[f32], want: &Expected<'_>) {
     let mut ws = policy.workspace(64);
     let mut grad = vec![0.0; policy.params().len()];
     let mut adam = Adam::new(grad.len());
-    let mut out = vec![0.0; want.out.len()];
+    let (mut out, mut dist) = (vec![0.0; want.out.len()], Dist::default());
     policy.net().predict(&obs(), &mut policy.net().workspace(1), &mut out);
     close("out", f64s(&out), want.out, 1e-6);
     ws.load(&obs(), actions);
     for t in 0..3 {
         let logp = policy.log_prob(&mut ws).to_vec();
-        let entropy = policy.entropy(&ws);
+        policy.dist(&obs(), &mut ws, &mut dist);
         policy.backward(&mut ws, &dlogp(), 0.01, &mut grad);
         if t == 0 {
             close("logp", logp, want.logp, 2e-6);
-            close("entropy", [entropy], &[want.entropy], 1e-7);
+            close("entropy", [dist.entropy()], &[want.entropy], 1e-7);
             close("grad", f64s(&grad), want.grad, 4e-6);
         }
         let norm = clip_grad_norm(&mut grad, 1.0);
