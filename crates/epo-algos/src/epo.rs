@@ -5,12 +5,13 @@
 //! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both frozen for the epoch
 //! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
 //! L(θ) = (−E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂))) / (1 + w),   Φ(x) = α x + (1−α) x²
-//! μ ← clamp(μ e^{−η F̂}, μ_min, μ_0), |F̂| ≤ 1                          once per epoch
+//! μ ← clamp(μ e^{−η F̂}, μ_min, μ_max), |F̂| ≤ 1                        once per epoch
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
 //! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
 //! outside the critics' targets, a μ that recovers, a loss divided by 1 + w, and the gradient's coefficient
 //! `w = Ψ Φ'(x) sp'(L̂) κ/s_k` taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
+//! With `joint_clip` one clip around A_r − w A_c replaces the two: E[min(ρ A, clip(ρ) A)], as in PPO-Lagrangian.
 
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
@@ -102,8 +103,11 @@ pub struct EpoParams {
     pub psi_slope: f64,
     /// ψ_max, cap on the exponent of Ψ. 5.
     pub psi_max: f64,
-    /// μ at the start, and never above it; small is strict. 5: most of the return is learned before the cost weighs.
+    /// μ at the start; small is strict. 1.
     pub mu_init: f64,
+    /// Ceiling of μ, or its start if that is higher: while the cost is far below the limit μ grows no further than this,
+    /// and has no further to come back. 5.
+    pub mu_max: f64,
     /// How μ moves: `proportional` or `step`. Proportional.
     pub mu_law: MuLaw,
     /// η of `proportional`: an epoch moves ln μ by −η F̂, at most by η. 0.07.
@@ -111,7 +115,7 @@ pub struct EpoParams {
     /// Factor of `step` on μ after an epoch above the limit. 0.95.
     pub mu_decay: f64,
     /// Factor of `step` on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally,
-    /// above 1 lets μ recover (never above its start). 1.05.
+    /// above 1 lets μ recover (never above `mu_max`). 1.05.
     pub mu_feasible: f64,
     /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1), and a lower one only has further to come back. 0.1.
     pub mu_min: f64,
@@ -121,6 +125,9 @@ pub struct EpoParams {
     pub cost_clip: CostClip,
     /// Divide the loss by 1 + w, w the weight of the cost gradient, as PPO-Lagrangian does. True.
     pub normalize_loss: bool,
+    /// One clip around A_r − w A_c instead of one around each; `cost_clip` then only enters w. False, true on the
+    /// velocity tasks.
+    pub joint_clip: bool,
 }
 
 impl Default for EpoParams {
@@ -136,7 +143,8 @@ impl Default for EpoParams {
             alpha_thresholds: [0.5, 1.0],
             psi_slope: 1.0,
             psi_max: 5.0,
-            mu_init: 5.0,
+            mu_init: 1.0,
+            mu_max: 5.0,
             mu_law: MuLaw::Proportional,
             mu_rate: 0.07,
             mu_decay: 0.95,
@@ -145,6 +153,7 @@ impl Default for EpoParams {
             clip: 0.2,
             cost_clip: CostClip::Max,
             normalize_loss: true,
+            joint_clip: false,
         }
     }
 }
@@ -166,6 +175,7 @@ impl EpoParams {
             ("algo.sharpness", self.sharpness),
             ("algo.scale", self.scale),
             ("algo.mu_init", self.mu_init),
+            ("algo.mu_max", self.mu_max),
             ("algo.mu_min", self.mu_min),
             ("algo.mu_rate", self.mu_rate),
             ("algo.mu_decay", self.mu_decay),
@@ -270,7 +280,7 @@ impl Objective for Epo {
             MuLaw::Step if f_hat > 0.0 => p.mu_decay,
             MuLaw::Step => p.mu_feasible,
         };
-        self.mu_next = (mu * factor).clamp(p.mu_min, p.mu_init);
+        self.mu_next = (mu * factor).clamp(p.mu_min, p.mu_max.max(p.mu_init));
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {
@@ -285,11 +295,15 @@ impl Objective for Epo {
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         let EpoParams { clip, cost_clip, .. } = self.params;
         let w = self.weight;
-        let reward_loss = clipped_surrogate(mb, clip, |i| mb.adv_r[i], dlogp);
-        let surr_c = add_cost_gradient(mb, cost_clip, clip, w, |i| self.adv_c(mb, i), dlogp);
         let scale = if self.params.normalize_loss { 1.0 / (1.0 + w) } else { 1.0 };
+        let loss = if self.params.joint_clip {
+            clipped_surrogate(mb, clip, |i| mb.adv_r[i] - w * self.adv_c(mb, i), dlogp)
+        } else {
+            let reward_loss = clipped_surrogate(mb, clip, |i| mb.adv_r[i], dlogp);
+            reward_loss + w * add_cost_gradient(mb, cost_clip, clip, w, |i| self.adv_c(mb, i), dlogp)
+        };
         dlogp.iter_mut().for_each(|g| *g *= scale);
-        scale * (reward_loss + w * surr_c)
+        scale * loss
     }
 
     fn report(&self) -> Vec<(Metric, f64)> {
@@ -454,6 +468,27 @@ mod tests {
     }
 
     #[test]
+    fn a_joint_clip_looks_at_the_weighted_difference() {
+        // F̂ = 2, ρ = 1.1 and 1.5 as above; A = A_r − w A_c, n = 2
+        let logp = [1.1_f64.ln(), 1.5_f64.ln()];
+        for a_c in [[1.0, -1.0], [-1.0, 1.0]] {
+            let adv_c = [vec![1e9, 1e9], a_c.to_vec()];
+            let mb = Minibatch { logp: &logp, logp_old: &[0.0; 2], adv_r: &[2.0, 1.0], adv_c: &adv_c };
+            let mut epo = at(2.0, EpoParams { joint_clip: true, normalize_loss: true, ..plain() });
+            epo.begin_pass(&mb);
+            let w = epo.weight;
+            let a = [2.0 - w * a_c[0], 1.0 - w * a_c[1]];
+            // ρ = 1.5 with A > 0 has had its gain: 1.2 A and no gradient; with A < 0 it is called back
+            let (rho, slope) = if a[1] > 0.0 { (1.2, 0.0) } else { (1.5, 1.5) };
+            let mut g = [0.0; 2];
+            let loss = epo.loss(&mb, &mut g);
+            assert!((loss * (1.0 + w) + (1.1 * a[0] + rho * a[1]) / 2.0).abs() < 1e-12, "{a_c:?}: {loss}");
+            assert!((g[0] * (1.0 + w) + 1.1 * a[0] / 2.0).abs() < 1e-12, "{a_c:?}: {g:?}");
+            assert!((g[1] * (1.0 + w) + slope * a[1] / 2.0).abs() < 1e-12, "{a_c:?}: {g:?}");
+        }
+    }
+
+    #[test]
     fn streams_are_mixed_by_alpha() {
         let adv_c = [vec![4.0], vec![8.0]];
         let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[0.0], adv_c: &adv_c };
@@ -493,8 +528,8 @@ mod tests {
             .into();
         assert_eq!(
             mus,
-            [4.0, 2.0, 1.5, 1.5, 1.5, 2.25, 3.375, 4.0, 4.0],
-            "decay, floor, recovery up to the start"
+            [4.0, 2.0, 1.5, 1.5, 1.5, 2.25, 3.375, 5.0, 5.0],
+            "decay, floor, recovery up to the ceiling"
         );
         let mut held = Epo::new(plain(), 0.99);
         for j in [30.0, 20.0, 25.0, 10.0] {
@@ -519,7 +554,7 @@ mod tests {
             epo.frozen.mu
         });
         let r = 8.0 / 2_f64.sqrt();
-        let want = [8.0, r, r, 8.0, r, r / 2.0, r / 4.0, 1.0]; // never above its start, never below its floor
+        let want = [8.0, r, r, 8.0, r, r / 2.0, r / 4.0, 1.0]; // its start is above mu_max, so it is the ceiling; never below the floor
         assert!(mus.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{mus:?}, want {want:?}");
     }
 
@@ -547,6 +582,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(key(EpoParams { mu_init: 0.0, ..plain() }), "algo.mu_init");
+        assert_eq!(key(EpoParams { mu_max: 0.0, ..plain() }), "algo.mu_max");
         assert_eq!(key(EpoParams { mu_min: 11.0, ..plain() }), "algo.mu_min");
         assert_eq!(key(EpoParams { psi_max: 1e3, ..plain() }), "algo.psi_max");
         assert_eq!(key(EpoParams { scale: f64::NAN, ..plain() }), "algo.scale");

@@ -12,6 +12,7 @@ fn configs() -> Vec<AlgoConfig> {
         AlgoConfig::Epo(EpoParams { variant: Variant::Released, normalize_loss: true, ..epo() }),
         AlgoConfig::Epo(EpoParams { smooth: Smooth::Relu, pmn: Pmn::Quadratic, ..epo() }),
         AlgoConfig::Epo(EpoParams { cost_clip: CostClip::Min, normalize_loss: true, ..epo() }),
+        AlgoConfig::Epo(EpoParams { joint_clip: true, ..epo() }),
         AlgoConfig::P3o(P3oParams {
             cost_clip: CostClip::None,
             violation_scale: 1.0,

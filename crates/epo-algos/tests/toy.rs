@@ -96,6 +96,7 @@ fn epo_ablations_and_the_released_variant() {
         EpoParams { pmn: Pmn::Quadratic, ..epo() },
         EpoParams { quad_stream: QuadStream::Shared, ..epo() },
         EpoParams { smooth: Smooth::Relu, ..epo() },
+        EpoParams { joint_clip: true, ..epo() },
         EpoParams { mu_law: MuLaw::Step, mu_feasible: 1.02, ..epo() },
         EpoParams { variant: Variant::Released, mu_init: 3.0, ..epo() },
     ] {
