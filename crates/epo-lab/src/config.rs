@@ -124,12 +124,14 @@ pub struct ResolvedRun {
 }
 
 impl ResolvedRun {
-    /// Defaults, then the text of a TOML file, then `key=value` assignments in their order.
+    /// Defaults, then the preset of the task, then the text of a TOML file, then `key=value` assignments in their order.
+    ///
+    /// A file that a run has saved is complete: it says all that its version knew, and a preset that came later is not for it.
     pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
-        let mut layers = Vec::new();
+        let (mut layers, mut saved) = (Vec::new(), false);
         if let Some(text) = file {
             let mut table = text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?;
-            table.remove(VERSION_KEY); // says who wrote the file, not what to do
+            saved = table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
             layers.push(table);
         }
         for text in set {
@@ -138,8 +140,9 @@ impl ResolvedRun {
         // task and algorithm come first: they decide on the preset and on which keys `algo` has
         let named = |key| layers.iter().rev().find_map(|layer| layer.get("run")?.get(key)?.as_str());
         let algo = algo_named(named("algo").unwrap_or("epo"))?;
-        let preset =
-            preset(named("task").unwrap_or_default(), algo.name()).iter().map(|text| assignment(text));
+        let task = named("task").unwrap_or_default();
+        let preset = if saved { &[] } else { preset(task, algo.name()) };
+        let preset = preset.iter().map(|text| assignment(text));
         let defaults = Table::from_iter([
             ("run".to_owned(), to_value(&RunTable { algo: algo.name().to_owned(), ..Default::default() })?),
             ("train".to_owned(), to_value(&TrainTable::default())?),
@@ -354,6 +357,13 @@ mod tests {
         assert_eq!(mu_rate(&["run.task=SafetyCarGoal1-v0"]), Some(0.07));
         let joint_clip = |set: &[&str]| params(&run(set).algo).unwrap()["joint_clip"].as_bool();
         assert_eq!([&[][..], &["run.task=SafetyCarGoal1-v0"]].map(joint_clip), [Some(true), Some(false)]);
+
+        // a run of a version that did not know `joint_clip` goes on without it
+        let old =
+            "epo_version = \"0.2.0\"\n[run]\ntask = \"SafetyAntVelocity-v1\"\n[train]\ntarget_kl = 0.02";
+        let old = ResolvedRun::from_layers(Some(old), &[]).unwrap();
+        assert_eq!(params(&old.algo).unwrap()["joint_clip"].as_bool(), Some(false));
+        assert_eq!(old.train.update.target_kl, 0.02);
     }
 
     fn set(assignments: &[&str]) -> Result<ResolvedRun, ConfigError> {
