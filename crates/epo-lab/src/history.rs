@@ -178,7 +178,7 @@ pub fn read_run(dir: &Path) -> Result<(Run, Vec<String>), String> {
     // a run of another version may lack what this one needs: that is then the likely reason
     let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
     let (progress, limit, (task, algo, seed)) = progress.map_err(because)?;
-    notes.extend(version.map(|v| format!("Note that {v}.")));
+    notes.extend(version.map(|v| format!("Careful: {v}.")));
     let run = Run {
         path: dir.to_owned(),
         source,
