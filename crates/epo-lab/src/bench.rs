@@ -38,18 +38,40 @@ pub struct TrainBench {
     pub steps_per_epoch: usize,
 }
 
+/// The fastest times of some epochs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// Seconds to collect an epoch.
+    pub rollout_s: f64,
+    /// Seconds to estimate and update.
+    pub update_s: f64,
+    /// Passes that the longest update made.
+    pub passes: f64,
+}
+
 /// Trains for the epochs of `run` in `dir` and keeps the fastest times of collection and update.
 ///
 /// The KL stop is the caller's to switch off if every pass is to be timed.
+pub fn epochs(run: &ResolvedRun, dir: &Path) -> Result<Times, LabError> {
+    let make_env = task_maker(&run.run.task)?;
+    timed(&mut Trainer::create(dir, run.clone(), &make_env)?)
+}
+
+fn timed(trainer: &mut Trainer<'_>) -> Result<Times, LabError> {
+    let mut times = Times { rollout_s: f64::INFINITY, update_s: f64::INFINITY, passes: 0.0 };
+    trainer.train(&AtomicBool::new(false), |row| {
+        times.rollout_s = times.rollout_s.min(value(row, metrics::TIME_ROLLOUT).unwrap_or(f64::INFINITY));
+        times.update_s = times.update_s.min(value(row, metrics::TIME_UPDATE).unwrap_or(f64::INFINITY));
+        times.passes = times.passes.max(value(row, epo_algos::report::STOP_ITER).unwrap_or(0.0));
+    })?;
+    Ok(times)
+}
+
+/// As [`epochs`], and how much of collecting is the environments' own time.
 pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
     let make_env = task_maker(&run.run.task)?;
     let mut trainer = Trainer::create(dir, run.clone(), &make_env)?;
-    let (mut rollout_s, mut update_s, mut passes) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
-    trainer.train(&AtomicBool::new(false), |row| {
-        rollout_s = rollout_s.min(value(row, metrics::TIME_ROLLOUT).unwrap_or(f64::INFINITY));
-        update_s = update_s.min(value(row, metrics::TIME_UPDATE).unwrap_or(f64::INFINITY));
-        passes = passes.max(value(row, epo_algos::report::STOP_ITER).unwrap_or(0.0));
-    })?;
+    let Times { rollout_s, update_s, passes } = timed(&mut trainer)?;
     let steps_per_epoch = run.train.steps_per_epoch;
     let collect_overhead = collect_overhead(&mut trainer)?;
     Ok(TrainBench {

@@ -1,9 +1,10 @@
 //! The paper's experiments as committed sweep files, and how long they will take here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use toml::Value;
+use toml::{Table, Value};
 
 use crate::config::ResolvedRun;
 use crate::sweep::{PlanError, Planned, SweepFile};
@@ -75,44 +76,104 @@ impl Experiment {
 /// Environment steps of a measurement, at least: a few episodes, a second or two.
 const MEASURED_STEPS: usize = 8000;
 
-/// Seconds that each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
-///
-/// One short epoch of each task with the first algorithm gives the time to collect; one of each algorithm on the
-/// first task gives the time to update. Each is measured `jobs` times at once, because runs that share a machine slow
-/// each other down. Folders are made in `dir`.
-pub fn estimate(runs: &[Planned], jobs: usize, threads: usize, dir: &Path) -> Result<Vec<f64>, LabError> {
-    let Some(first) = runs.first() else { return Ok(Vec::new()) };
-    let mut measured: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
-    for run in runs {
-        let needed = run.algo == first.algo || run.task == first.task;
-        if needed && !measured.contains_key(&(&*run.task, &*run.algo)) {
-            let folder = dir.join(format!("{}-{}", run.algo, run.task));
-            measured.insert((&run.task, &run.algo), side_by_side(run, jobs, threads, &folder)?);
-        }
-    }
-    let of = |task: &str, algo: &str| measured.get(&(task, algo)).copied();
-    let seconds = |run: &Planned| {
-        let collect = of(&run.task, &first.algo).or(of(&run.task, &run.algo)).map_or(0.0, |m| m.0);
-        let update = of(&first.task, &run.algo).or(of(&run.task, &run.algo)).map_or(0.0, |m| m.1);
-        run.steps as f64 * (collect + update)
-    };
-    Ok(runs.iter().map(seconds).collect())
+/// A measurement that is about to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Measuring<'a> {
+    /// Measurements done before it.
+    pub done: usize,
+    /// Measurements in all.
+    pub of: usize,
+    /// The run that it is a short epoch of.
+    pub run: &'a Planned,
 }
 
-/// Mean seconds to collect and to update, per environment step, of `jobs` equal runs at once.
-fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Result<(f64, f64), LabError> {
-    let measure = &|job: usize| seconds_per_step(run, threads, &folder.join(job.to_string()));
+/// Seconds that each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
+///
+/// One short epoch is measured for every task and for every setting of the algorithm, not for every pair of them, and
+/// `jobs` times at once, because runs that share a machine slow each other down. Folders are made in `dir`. `watch` sees
+/// each measurement before it begins; `None` if `stop` was set meanwhile.
+pub fn estimate(
+    runs: &[Planned],
+    jobs: usize,
+    threads: usize,
+    dir: &Path,
+    stop: &AtomicBool,
+    mut watch: impl FnMut(Measuring<'_>),
+) -> Result<Option<Vec<f64>>, LabError> {
+    let chosen = chosen(runs);
+    let mut measured = Measured::new();
+    for (done, &run) in chosen.iter().enumerate() {
+        if stop.load(Relaxed) {
+            return Ok(None);
+        }
+        watch(Measuring { done, of: chosen.len(), run });
+        measured.insert(key(run), side_by_side(run, jobs, threads, &dir.join(&run.id))?);
+    }
+    Ok(Some(runs.iter().map(|run| seconds(run, &chosen, &measured)).collect()))
+}
+
+/// Seconds per environment step.
+#[derive(Clone, Copy, Debug, Default)]
+struct PerStep {
+    collect: f64,
+    update: f64,
+}
+
+/// By task and setting.
+type Measured<'a> = BTreeMap<(&'a str, String), PerStep>;
+
+fn key(run: &Planned) -> (&str, String) {
+    (&run.task, setting(run))
+}
+
+/// What decides the time of an update beside the task: algorithm and parameters as given.
+fn setting(run: &Planned) -> String {
+    let mut config: Table = run.config.parse().unwrap_or_default();
+    if let Some(Value::Table(run)) = config.get_mut("run") {
+        run.retain(|name, _| !["task", "seed", "steps", "limit"].contains(&name));
+    }
+    config.to_string()
+}
+
+/// The runs to measure: each the first of its task or the first of its setting.
+fn chosen(runs: &[Planned]) -> Vec<&Planned> {
+    let (mut tasks, mut settings) = (BTreeSet::new(), BTreeSet::new());
+    let is_new = |run: &&Planned| tasks.insert(run.task.clone()) | settings.insert(setting(run));
+    runs.iter().filter(is_new).collect()
+}
+
+/// The task gives the time to collect; the setting gives the time to update, in proportion to what the observations of the
+/// task cost another setting that was measured on both tasks.
+fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> f64 {
+    let of = |run: &Planned| measured.get(&key(run)).copied();
+    let like = |same: &dyn Fn(&Planned) -> bool| chosen.iter().copied().find(|r| same(r)).unwrap_or(run);
+    let of_task = like(&|r| r.task == run.task);
+    let of_setting = like(&|r| setting(r) == setting(run));
+    let task = of(of_task).unwrap_or_default();
+    let update = of(run).map_or_else(
+        || {
+            let there = measured.get(&(&of_setting.task, setting(of_task)));
+            let larger = there.map_or(1.0, |there| task.update / there.update);
+            of(of_setting).unwrap_or_default().update * larger
+        },
+        |m| m.update,
+    );
+    run.steps as f64 * (task.collect + update)
+}
+
+/// Mean of `jobs` equal runs at once.
+fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
+    let measure = &|job: usize| per_step(run, threads, &folder.join(job.to_string()));
     let all = std::thread::scope(|scope| {
         let started: Vec<_> = (0..jobs.max(1)).map(|job| scope.spawn(move || measure(job))).collect();
         let ended = started.into_iter().map(|s| s.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
         ended.collect::<Result<Vec<_>, _>>()
     })?;
-    let mean = |f: fn(&(f64, f64)) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
-    Ok((mean(|m| m.0), mean(|m| m.1)))
+    let mean = |f: fn(&PerStep) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
+    Ok(PerStep { collect: mean(|m| m.collect), update: mean(|m| m.update) })
 }
 
-/// Seconds to collect and to update, per environment step.
-fn seconds_per_step(run: &Planned, threads: usize, folder: &Path) -> Result<(f64, f64), LabError> {
+fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
     let mut short = ResolvedRun::from_layers(Some(&run.config), &[])?;
     let envs = short.train.envs;
     short.train.threads = threads;
@@ -120,9 +181,9 @@ fn seconds_per_step(run: &Planned, threads: usize, folder: &Path) -> Result<(f64
     short.train.steps_per_epoch =
         short.train.steps_per_epoch.min(MEASURED_STEPS.max(short.train.update.batch).next_multiple_of(envs));
     short.run.steps = short.train.steps_per_epoch as u64;
-    let measured = bench::train(&short, folder)?;
-    let steps = measured.steps_per_epoch as f64;
-    Ok((measured.rollout_s / steps, measured.update_s / steps))
+    let times = bench::epochs(&short, folder)?;
+    let steps = short.train.steps_per_epoch as f64;
+    Ok(PerStep { collect: times.rollout_s / steps, update: times.update_s / steps })
 }
 
 #[cfg(test)]
@@ -155,5 +216,31 @@ mod tests {
         let wrong = Shrink { tasks: vec!["SafetyPointGoal11-v0".into()], ..Shrink::default() };
         let said = Experiment::Limits.file(&wrong).unwrap().plan().unwrap_err().to_string();
         assert!(said.contains("nearest"), "{said}");
+    }
+
+    /// Kills: a measurement per pair or per seed, the update of another task or setting, a sum instead of the proportion.
+    #[test]
+    fn a_measurement_per_task_and_per_setting_tells_the_time_of_every_pair() {
+        let runs = Experiment::Paper.file(&Shrink::default()).unwrap().plan().unwrap();
+        let chosen = chosen(&runs);
+        assert_eq!(chosen.len(), 8 + 6 - 1);
+        let places = |name: fn(&Planned) -> &str| {
+            let names: BTreeSet<_> = runs.iter().map(name).collect();
+            names.into_iter().zip(1_u8..).map(|(n, k)| (n, f64::from(k))).collect::<BTreeMap<_, _>>()
+        };
+        let (task, algo) = (places(|r| &r.task), places(|r| &r.algo));
+        let truth = |r: &Planned| PerStep {
+            collect: 1e-3 * task[&*r.task],
+            update: 1e-4 * task[&*r.task] * (1.0 + algo[&*r.algo]),
+        };
+        let measured: Measured<'_> = chosen.iter().map(|r| (key(r), truth(r))).collect();
+        for run in &runs {
+            let (got, want) = (seconds(run, &chosen, &measured), truth(run));
+            let want = 1e7 * (want.collect + want.update);
+            assert!((got / want - 1.0).abs() < 1e-12, "{}: {got} s, not {want}", run.id);
+        }
+        // the parts of EPO differ in time, its limits do not
+        let count = |e: Experiment| super::chosen(&e.file(&Shrink::default()).unwrap().plan().unwrap()).len();
+        assert_eq!((count(Experiment::Ablation), count(Experiment::Limits)), (4, 1));
     }
 }

@@ -1,10 +1,12 @@
 //! `epo repro`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use epo_lab::report::Options;
-use epo_lab::repro::{Experiment, Shrink, estimate};
+use epo_lab::repro::{Experiment, Measuring, Shrink, estimate};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::report;
@@ -100,8 +102,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> {
     let (jobs, threads) = how.shares(runs.len());
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
-    tell!("measuring this machine ...");
-    let seconds = estimate(runs, jobs, threads, dir.path()).context("the measurement failed")?;
+    let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
+    let screen = Measurements::new(how.quiet);
+    let seconds = estimate(runs, jobs, threads, dir.path(), &stop, |now| screen.show(now));
+    screen.clear();
+    let Some(seconds) = seconds.context("the measurement failed")? else { return Ok(Code::Interrupted) };
     let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
     if how.json {
         let run = |(run, s): (&epo_lab::sweep::Planned, &f64)| {
@@ -129,4 +134,44 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     );
     output::print(&lines.join("\n"))?;
     Ok(Code::Done)
+}
+
+/// Progress of the measurements on stderr: a bar on a terminal, a line each otherwise.
+enum Measurements {
+    Nowhere,
+    Lines,
+    Bar(ProgressBar),
+}
+
+impl Measurements {
+    fn new(quiet: bool) -> Self {
+        match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Self::Nowhere,
+            (_, false) => Self::Lines,
+            _ => {
+                let style = ProgressStyle::with_template("{bar:24} {pos}/{len} measured, now {msg}");
+                let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+                Self::Bar(ProgressBar::new(0).with_style(style))
+            }
+        }
+    }
+
+    fn show(&self, now: Measuring<'_>) {
+        let Measuring { done, of, run } = now;
+        match self {
+            Self::Nowhere => {}
+            Self::Lines => tell!("measuring {} of {of}: {} on {}", done + 1, run.algo, run.task),
+            Self::Bar(bar) => {
+                bar.set_length(of as u64);
+                bar.set_position(done as u64);
+                bar.set_message(format!("{} on {}", run.algo, run.task));
+            }
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) struct How {
     command: Option<OsString>,
     /// No overview on stderr
     #[arg(long, short)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
