@@ -120,8 +120,7 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
         return Ok(Code::Done);
     }
     let header = ["Run", "Steps", "Time"].map(str::to_owned);
-    let row =
-        |(run, s): (&epo_lab::sweep::Planned, &f64)| [run.id.clone(), run.steps.to_string(), duration(*s)];
+    let row = |(run, s): (&epo_lab::sweep::Planned, &f64)| [run.label(), run.steps.to_string(), duration(*s)];
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&seconds).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
@@ -158,13 +157,15 @@ impl Measurements {
 
     fn show(&self, now: Measuring<'_>) {
         let Measuring { done, of, run } = now;
+        let comma = if run.variant.is_empty() { "" } else { ", " };
+        let what = format!("{} on {}{comma}{}", run.algo, run.task, run.variant);
         match self {
             Self::Nowhere => {}
-            Self::Lines => tell!("measuring {} of {of}: {} on {}", done + 1, run.algo, run.task),
+            Self::Lines => tell!("measuring {} of {of}: {what}", done + 1),
             Self::Bar(bar) => {
                 bar.set_length(of as u64);
                 bar.set_position(done as u64);
-                bar.set_message(format!("{} on {}", run.algo, run.task));
+                bar.set_message(what);
             }
         }
     }

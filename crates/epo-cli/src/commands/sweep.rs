@@ -66,12 +66,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let runs = SweepFile::parse(&text).and_then(|file| file.plan()).map_err(usage)?;
     if args.dry_run {
-        let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
+        let labels: Vec<String> = runs.iter().map(Planned::label).collect();
         output::print(&match args.how.json {
             true => {
                 serde_json::to_string_pretty(&json!({"runs": runs.iter().map(what).collect::<Vec<_>>()}))?
             }
-            false => ids.join("\n"),
+            false => labels.join("\n"),
         })?;
         return Ok(Code::Done);
     }
@@ -92,7 +92,9 @@ pub(crate) fn usage(error: PlanError) -> anyhow::Error {
 
 /// What a planned run is, as JSON.
 pub(crate) fn what(run: &Planned) -> serde_json::Value {
-    json!({"id": run.id, "task": run.task, "algo": run.algo, "seed": run.seed, "steps": run.steps})
+    json!({
+        "id": run.id, "task": run.task, "algo": run.algo, "variant": run.variant, "seed": run.seed, "steps": run.steps
+    })
 }
 
 /// Drives the runs to their ends.
@@ -130,8 +132,11 @@ pub(crate) struct Summary {
 #[derive(Debug, Serialize)]
 struct Row {
     id: String,
+    #[serde(skip)]
+    label: String,
     task: String,
     algo: String,
+    variant: String,
     seed: u64,
     /// Environment steps that it is to make.
     steps: u64,
@@ -165,8 +170,10 @@ impl Row {
         let failure = ended.as_ref().filter(|_| log.is_some());
         Self {
             id: run.id.clone(),
+            label: run.label(),
             task: run.task.clone(),
             algo: run.algo.clone(),
+            variant: run.variant.clone(),
             seed: run.seed,
             steps: run.steps,
             state,
@@ -195,14 +202,14 @@ impl Summary {
         let row = |run: &Row| {
             let time = run.seconds.map_or(String::new(), duration);
             let state = if run.state == "pending" { "not finished" } else { run.state };
-            [run.id.clone(), state.to_owned(), time, number(run.ret), number(run.cost)]
+            [run.label.clone(), state.to_owned(), time, number(run.ret), number(run.cost)]
         };
         let header = ["Run", "State", "Time", "Return", "Cost"].map(str::to_owned);
         let rows: Vec<[String; 5]> = [header].into_iter().chain(self.runs.iter().map(row)).collect();
         let mut lines = output::table(&rows, 2);
         for run in &self.runs {
             if let (Some(message), Some(log)) = (&run.message, &run.log) {
-                lines.push(format!("{} failed, {message} (log: {})", run.id, log.display()));
+                lines.push(format!("{} failed, {message} (log: {})", run.label, log.display()));
             }
         }
         lines.join("\n")
@@ -279,7 +286,7 @@ fn block(overview: &Overview) -> String {
     let line = |r: &epo_lab::sweep::Running| {
         let share = r.steps as f64 / r.of.max(1) as f64;
         let speed = r.steps_per_second.map_or(String::new(), |speed| format!("{speed:.0} steps/s"));
-        format!("  {:>3.0} %  {speed:>13}  {}", 100.0 * share.min(1.0), r.id)
+        format!("  {:>3.0} %  {speed:>13}  {}", 100.0 * share.min(1.0), r.label)
     };
     let mut lines = vec![headline(overview)];
     lines.extend(overview.running.iter().map(line));

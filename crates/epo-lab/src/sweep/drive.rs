@@ -44,8 +44,8 @@ pub struct DriveOptions {
 /// A run at work under this driver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
-    /// Name.
-    pub id: String,
+    /// Name and variant.
+    pub label: String,
     /// Environment steps so far.
     pub steps: u64,
     /// Environment steps to the end.
@@ -328,7 +328,7 @@ impl Driver<'_> {
         let count = |f: fn(&Fate) -> bool| self.fates.iter().flatten().filter(|fate| f(fate)).count();
         let running: Vec<Running> = (self.jobs.iter())
             .map(|job| Running {
-                id: self.runs[job.index].id.clone(),
+                label: self.runs[job.index].label(),
                 steps: job.steps(),
                 of: self.runs[job.index].steps,
                 steps_per_second: job.steps_per_second(),
@@ -459,6 +459,7 @@ mod tests {
             algo: "epo".into(),
             seed,
             steps: 500,
+            variant: String::new(),
         }
     }
 

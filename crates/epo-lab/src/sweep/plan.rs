@@ -12,6 +12,8 @@
 //! ```
 //! Runs are ordered by task, then seed, then the rest: the first seed of a task is complete before the second begins.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
@@ -33,6 +35,15 @@ pub struct Planned {
     pub seed: u64,
     /// Environment steps to its end.
     pub steps: u64,
+    /// What else was given to it and not to every run of the sweep, as `pmn linear, smooth softplus`.
+    pub variant: String,
+}
+
+impl Planned {
+    /// Its name, and its variant if there is one: for people to read.
+    pub fn label(&self) -> String {
+        if self.variant.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.variant) }
+    }
 }
 
 /// What is wrong with a sweep file: all of it, not only the first mistake.
@@ -138,6 +149,7 @@ impl SweepFile {
             point[axis] += 1;
             point[axis + 1..].fill(0);
         }
+        tell_apart(&mut runs);
         if wrong.is_empty() { Ok(runs) } else { Err(PlanError(wrong)) }
     }
 }
@@ -161,7 +173,37 @@ fn planned(config: &Table) -> Result<Planned, String> {
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
-    Ok(Planned { id, config: text, task: run.task, algo: run.algo, seed: run.seed, steps: run.steps })
+    Ok(Planned {
+        id,
+        config: text,
+        task: run.task,
+        algo: run.algo,
+        seed: run.seed,
+        steps: run.steps,
+        variant: String::new(),
+    })
+}
+
+/// Finds what the runs do not have in common beside task, algorithm and seed, which their names tell.
+fn tell_apart(runs: &mut [Planned]) {
+    let given = |run: &Planned| {
+        let mut pairs = Vec::new();
+        leaves("", &run.config.parse().unwrap_or_default(), &mut pairs);
+        pairs.retain(|(path, _)| !["run.task", "run.algo", "run.seed"].contains(&path.as_str()));
+        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        pairs.into_iter().map(|(path, value)| (path, text(value))).collect::<Vec<_>>()
+    };
+    let given: Vec<Vec<(String, String)>> = runs.iter().map(given).collect();
+    let mut holders = BTreeMap::<&(String, String), usize>::new();
+    given.iter().flatten().for_each(|pair| *holders.entry(pair).or_default() += 1);
+    for (run, own) in runs.iter_mut().zip(&given) {
+        let differs = own.iter().filter(|pair| holders[pair] < given.len());
+        let part = |(path, value): &(String, String)| {
+            let name = path.rsplit('.').next().unwrap_or(path);
+            format!("{name} {}", value.strip_suffix(".0").unwrap_or(value))
+        };
+        run.variant = differs.map(part).collect::<Vec<_>>().join(", ");
+    }
 }
 
 /// The entries of `given` with the values that `resolved` has for them; threads, which resolve to this machine's, stay.
@@ -238,6 +280,17 @@ mod tests {
         let runs = plan(text).unwrap();
         assert_eq!(runs.len(), 6);
         assert!(runs[1].config.contains("pmn = \"linear\"") && runs[1].config.contains("hidden = [32, 32]"));
+        assert_eq!((&*runs[0].variant, &*runs[1].variant), ("pmn both", "pmn linear, hidden [32, 32]"));
+        assert_eq!(runs[3].label(), format!("{} (pmn linear, hidden [32, 32])", runs[3].id));
+    }
+
+    /// Kills: names of what all runs share, of what the run's own name tells, and a list that only some are in.
+    #[test]
+    fn a_variant_is_what_the_name_does_not_tell() {
+        assert!(plan(GRID).unwrap().iter().all(|run| run.variant.is_empty() && run.label() == run.id));
+        let runs = plan("[base]\nrun.steps = 64000\n[grid]\nrun.limit = [10, 2.5]\n").unwrap();
+        let variants: Vec<_> = runs.iter().map(|run| run.variant.as_str()).collect();
+        assert_eq!(variants, ["limit 10", "limit 2.5"]);
     }
 
     #[test]
