@@ -102,12 +102,13 @@ impl std::fmt::Display for Note {
 /// Deepest folder below an argument that is searched for runs.
 const MAX_DEPTH: usize = 8;
 
-/// Reads every run at or below `paths`, in the order of their names; whatever cannot be used is noted.
-pub fn read_runs(paths: &[PathBuf]) -> (Vec<Run>, Vec<Note>) {
+/// Reads every run at or below `paths`, in the order of their names; whatever cannot be used is noted. A run whose
+/// configuration names no cost limit, such as OmniSafe's PPO, has `limit`.
+pub fn read_runs(paths: &[PathBuf], limit: Option<f64>) -> (Vec<Run>, Vec<Note>) {
     let (mut runs, mut notes) = (Vec::new(), Vec::new());
     for path in paths {
         let (had_runs, had_notes) = (runs.len(), notes.len());
-        search(path, 0, &mut runs, &mut notes);
+        search(path, 0, limit, &mut runs, &mut notes);
         if runs.len() == had_runs && notes.len() == had_notes {
             notes.push(Note::new(path, "No run folder was found: there is no progress.csv at or below it."));
         }
@@ -119,7 +120,7 @@ pub fn read_runs(paths: &[PathBuf]) -> (Vec<Run>, Vec<Note>) {
     (runs, notes)
 }
 
-fn search(dir: &Path, depth: usize, runs: &mut Vec<Run>, notes: &mut Vec<Note>) {
+fn search(dir: &Path, depth: usize, limit: Option<f64>, runs: &mut Vec<Run>, notes: &mut Vec<Note>) {
     let mut children = match std::fs::read_dir(dir) {
         Ok(entries) => entries.filter_map(Result::ok).map(|e| e.path()).collect::<Vec<_>>(),
         Err(e) => return notes.push(Note::new(dir, format!("The folder cannot be read: {e}."))),
@@ -127,7 +128,7 @@ fn search(dir: &Path, depth: usize, runs: &mut Vec<Run>, notes: &mut Vec<Note>) 
     children.sort();
     let has = |name: &str| children.iter().any(|p| p.file_name().is_some_and(|n| n == name));
     if has("config.toml") || has("config.json") || has("progress.csv") {
-        match read_run(dir) {
+        match read_run(dir, limit) {
             Ok((run, more)) => {
                 runs.push(run);
                 notes.extend(more.into_iter().map(|message| Note::new(dir, message)));
@@ -136,13 +137,13 @@ fn search(dir: &Path, depth: usize, runs: &mut Vec<Run>, notes: &mut Vec<Note>) 
         }
     } else if depth < MAX_DEPTH {
         for child in children.iter().filter(|p| p.is_dir() && !p.is_symlink()) {
-            search(child, depth + 1, runs, notes);
+            search(child, depth + 1, limit, runs, notes);
         }
     }
 }
 
-/// Reads one run folder. `Err` says why it cannot be shown; the list of an `Ok` says what was left out.
-pub fn read_run(dir: &Path) -> Result<(Run, Vec<String>), String> {
+/// Reads one run folder; `limit` is for a run that names none. `Err` says why it cannot be shown; the list of an `Ok` says what was left out.
+pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
     let read = |name: &str| match std::fs::read(dir.join(name)) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -172,7 +173,8 @@ pub fn read_run(dir: &Path) -> Result<(Run, Vec<String>), String> {
         .ok_or_else(|| "There is no progress.csv: the run has not finished an epoch.".to_owned())
         .and_then(|text| Progress::parse(&text, &mut notes))
         .and_then(|progress| {
-            let limit = limit(source, &config).ok_or("The config names no cost limit.")?;
+            let limit = limit_of(source, &config).or(limit);
+            let limit = limit.ok_or("The config names no cost limit: `--limit` gives it one.")?;
             Ok((progress, limit, identity(dir, source, &config)?))
         });
     // a run of another version may lack what this one needs: that is then the likely reason
@@ -222,7 +224,7 @@ fn identity(
     Ok((get(0, task_of_name)?, get(1, algo_of_name)?, seed))
 }
 
-fn limit(source: Source, config: &BTreeMap<String, String>) -> Option<f64> {
+fn limit_of(source: Source, config: &BTreeMap<String, String>) -> Option<f64> {
     let keys: &[&str] = match source {
         Source::Epo => &["run.limit"],
         Source::OmniSafe => &["algo_cfgs.cost_limit", "lagrange_cfgs.cost_limit"],
@@ -363,7 +365,7 @@ mod tests {
             ("config.toml", CONFIG),
             ("progress.csv", &progress("0,,,10\n1,1.5,40,20\n2,2,30,30\n")),
         ]);
-        let (run, notes) = read_run(dir.path()).unwrap();
+        let (run, notes) = read_run(dir.path(), None).unwrap();
         assert_eq!((run.task.as_str(), run.algo.as_str(), run.seed, run.limit), ("T-v0", "epo", 3, 25.0));
         assert_eq!(run.config["train.envs"], "4");
         let first = Point { epoch: 1, steps: 20.0, ret: 1.5, cost: 40.0 };
@@ -382,7 +384,7 @@ mod tests {
         let rows = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Rollout,Time/Update,Time/Epoch\r\n\
                     1.0,60.0,20000.0,10.0,5.0,16.0\r\n2.0,50.0,40000.0,10.0,5.0,16.0\r\n";
         let dir = folder(&[("config.json", config), ("progress.csv", rows)]);
-        let (run, _) = read_run(dir.path()).unwrap();
+        let (run, _) = read_run(dir.path(), None).unwrap();
         assert_eq!(
             (run.source, run.algo.as_str(), run.seed, run.limit),
             (Source::OmniSafe, "PPOLag", 5, 25.0)
@@ -418,7 +420,7 @@ mod tests {
             ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/config.json", &config(20_000)),
             ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/progress.csv", rows),
         ]);
-        let (runs, notes) = read_runs(&[dir.path().to_owned()]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
         let point = Point { epoch: 0, steps: 20_000.0, ret: -0.25, cost: 76.25 };
         assert_eq!((runs.len(), &runs[0].points[..], runs[0].limit), (1, &[point][..], 25.0));
         assert!((runs[0].seconds().unwrap() - 193.25).abs() < 1e-9);
@@ -432,9 +434,26 @@ mod tests {
             ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/config.json", config),
             ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/progress.csv", &progress("0,1,2,3\n")),
         ]);
-        let (runs, notes) = read_runs(&[dir.path().to_owned()]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
         assert!(notes.is_empty(), "{notes:?}");
         assert_eq!((runs[0].task.as_str(), runs[0].algo.as_str(), runs[0].seed), ("T-v0", "CPO", 7));
+    }
+
+    /// Kills: a run without a limit dropped though one was given, and a given limit put over a named one.
+    #[test]
+    fn a_limit_can_be_given_to_runs_that_name_none() {
+        let rows = progress("0,1,2,3\n");
+        let dir = folder(&[
+            ("CPO-{T}/seed-000-x/config.json", r#"{"algo_cfgs": {"cost_limit": 10}}"#),
+            ("CPO-{T}/seed-000-x/progress.csv", &rows),
+            ("PPO-{T}/seed-000-x/config.json", "{}"),
+            ("PPO-{T}/seed-000-x/progress.csv", &rows),
+        ]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], Some(25.0));
+        let limits: Vec<_> = runs.iter().map(|run| (run.algo.as_str(), run.limit)).collect();
+        assert_eq!((limits, notes), (vec![("CPO", 10.0), ("PPO", 25.0)], vec![]));
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
+        assert!(runs.len() == 1 && notes[0].message.contains("--limit"), "{notes:?}");
     }
 
     #[test]
@@ -479,7 +498,7 @@ mod tests {
         ]);
         fs::create_dir(dir.path().join("k-empty")).unwrap();
         let (runs, notes) =
-            read_runs(&[dir.path().to_owned(), dir.path().join("k-empty"), "none/such".into()]);
+            read_runs(&[dir.path().to_owned(), dir.path().join("k-empty"), "none/such".into()], None);
         let names: Vec<_> = runs.iter().map(|r| r.path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a-good", "g-old"]);
         let said = |name: &str| {
@@ -497,7 +516,7 @@ mod tests {
             ("g-old", "columns differ"),
             ("h-no-limit", "no cost limit"),
             ("i-no-task", "`run.seed`"),
-            ("l-old-and-unreadable", "no cost limit. Note that the run was begun by version 0.0.1"),
+            ("l-old-and-unreadable", "gives it one. Note that the run was begun by version 0.0.1"),
             ("j-only-header", "no finished episode"),
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),
@@ -509,7 +528,7 @@ mod tests {
     #[test]
     fn a_run_named_twice_is_read_once() {
         let dir = folder(&[("r/config.toml", CONFIG), ("r/progress.csv", &progress("0,1,2,10\n"))]);
-        let (runs, _) = read_runs(&[dir.path().to_owned(), dir.path().join("r")]);
+        let (runs, _) = read_runs(&[dir.path().to_owned(), dir.path().join("r")], None);
         assert_eq!(runs.len(), 1);
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// Share of a run's steps, at its end, that makes the final values
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
+    /// Cost limit of runs that name none, such as OmniSafe's PPO [default: they are left out]
+    #[arg(long, value_name = "COST")]
+    limit: Option<f64>,
     /// Say nothing about folders that cannot be used
     #[arg(long, short)]
     quiet: bool,
@@ -44,17 +47,20 @@ enum BandArg {
 
 /// Writes the report; prints its tables.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let wrong = |message: String| Err(anyhow::Error::new(Exit(Code::Usage)).context(message));
     if !(args.last > 0.0 && args.last <= 1.0) {
-        return Err(
-            anyhow::Error::new(Exit(Code::Usage)).context(format!("--last {} is not in (0, 1]", args.last))
-        );
+        return wrong(format!("--last {} is not in (0, 1]", args.last));
+    }
+    if let Some(limit) = args.limit.filter(|limit| !(limit.is_finite() && *limit >= 0.0)) {
+        return wrong(format!("--limit {limit} is not a cost: it must be at least 0"));
     }
     let band = match args.band {
         BandArg::Std => Band::Std,
         BandArg::Ci95 => Band::Ci95,
     };
     let (smooth_return, smooth_cost, final_share) = (args.smooth, args.smooth_cost, args.last);
-    let options = Options { band, smooth_return, smooth_cost, final_share, ..Options::default() };
+    let limit = args.limit;
+    let options = Options { band, smooth_return, smooth_cost, final_share, limit, ..Options::default() };
     let summary = make(&args.runs, &args.out, &options, args.quiet)?;
     output::print(&if args.json { serde_json::to_string_pretty(&summary)? } else { summary.markdown })?;
     Ok(Code::Done)

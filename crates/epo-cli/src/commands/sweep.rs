@@ -164,7 +164,7 @@ impl Row {
         };
         let parents = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
         let folder = parents.map(|parent| parent.path().join(&run.id)).find(|dir| dir.is_dir());
-        let record = folder.as_ref().and_then(|dir| read_run(dir).ok()).map(|(run, _)| run);
+        let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
         let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());
         let failure = ended.as_ref().filter(|_| log.is_some());

@@ -35,6 +35,8 @@ pub struct Options {
     pub smooth_cost: usize,
     /// Share of a run's steps at its end that makes the final values.
     pub final_share: f64,
+    /// Cost limit of runs that name none; without it they are left out.
+    pub limit: Option<f64>,
     /// Heading of the page.
     pub title: String,
 }
@@ -42,7 +44,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let title = "Constrained reinforcement learning: report".into();
-        Self { band: Band::Std, smooth_return: 1, smooth_cost: 1, final_share: 0.1, title }
+        Self { band: Band::Std, smooth_return: 1, smooth_cost: 1, final_share: 0.1, limit: None, title }
     }
 }
 
@@ -99,7 +101,7 @@ struct Drawn {
 
 /// Reads the runs and writes the report into `out`.
 pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary, ReportError> {
-    let (runs, mut notes) = read_runs(paths);
+    let (runs, mut notes) = read_runs(paths, options.limit);
     if runs.is_empty() {
         return Err(ReportError::NoRuns(notes));
     }
