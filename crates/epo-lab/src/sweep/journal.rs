@@ -27,7 +27,7 @@ const STILL: Duration = Duration::from_secs(120);
 /// A process that cannot be mistaken for a later one of the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
-    /// Which boot of which machine.
+    /// Which boot of which machine, and which of its containers.
     boot: String,
     pid: u32,
     /// When it began, in the kernel's ticks since boot.
@@ -48,7 +48,9 @@ impl Process {
 fn boot_id() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}@{}", boot.trim(), host.trim())
+    // numbers of processes mean something only within this, and containers may share the name of a host
+    let pids = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{}@{} {}", boot.trim(), host.trim(), pids.display())
 }
 
 /// Field 22 of `/proc/PID/stat`; `None` if there is no such process, or only its zombie.
