@@ -14,10 +14,8 @@
 
 use epo_core::{ActionSpace, Stream};
 
+use crate::dist::{Dist, HALF_LN_TAU, gaussian_log_prob, log_sum_exp, row_entropy};
 use crate::mlp::{Mlp, Tensor, Workspace};
-
-/// ½ ln 2π
-const HALF_LN_TAU: f64 = 0.918_938_533_204_672_8;
 
 /// The family of the action distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +50,6 @@ pub struct PolicyWorkspace {
     one: Vec<f32>,
     v: Vec<f32>,
     fv: Vec<f32>,
-}
-
-/// The distributions of a policy at some states, kept for a later comparison.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dist {
-    head: Head,
-    /// μ or logits, `[n][outputs]`.
-    rows: Vec<f32>,
-    outputs: usize,
-    log_std: Vec<f64>,
-    /// 1/σ.
-    inv_std: Vec<f64>,
 }
 
 impl Policy {
@@ -349,111 +335,6 @@ impl PolicyWorkspace {
     pub fn rows(&self) -> usize {
         self.net.rows()
     }
-}
-
-impl Default for Dist {
-    /// Of no state.
-    fn default() -> Self {
-        Self { head: Head::Gaussian, rows: Vec::new(), outputs: 1, log_std: Vec::new(), inv_std: Vec::new() }
-    }
-}
-
-impl Dist {
-    /// States.
-    pub fn rows(&self) -> usize {
-        self.rows.len() / self.outputs
-    }
-
-    /// Mean over the states of `KL(self ‖ other)`, summed over action dimensions.
-    ///
-    /// # Panics
-    /// If the two are not of the same kind and number of states.
-    pub fn kl(&self, other: &Self) -> f64 {
-        assert_eq!((self.head, self.outputs, self.rows.len()), (other.head, other.outputs, other.rows.len()));
-        let m = self.outputs;
-        let rows = self.rows.chunks_exact(m).zip(other.rows.chunks_exact(m));
-        let sum: f64 = match self.head {
-            Head::Gaussian => return self.gaussian_kl(other),
-            Head::Categorical => rows
-                .map(|(p, q)| {
-                    let (lse_p, lse_q) = (log_sum_exp(p), log_sum_exp(q));
-                    let term = |(p, q): (&f32, &f32)| {
-                        let ln_p = f64::from(*p) - lse_p;
-                        ln_p.exp() * (ln_p - (f64::from(*q) - lse_q))
-                    };
-                    p.iter().zip(q).map(term).sum::<f64>()
-                })
-                .sum(),
-        };
-        sum / self.rows() as f64
-    }
-
-    /// `ln π` of one action per state, `actions` `[n][action_len]`, into `logp`: no second forward pass.
-    ///
-    /// # Panics
-    /// If `logp` has another length than the number of states.
-    pub fn log_prob(&self, actions: &[f32], logp: &mut [f64]) {
-        assert_eq!(logp.len(), self.rows(), "one number per state");
-        let m = self.outputs;
-        let rows = self.rows.chunks_exact(m).zip(logp);
-        match self.head {
-            Head::Gaussian => {
-                let log_norm: f64 = self.log_std.iter().map(|s| s + HALF_LN_TAU).sum();
-                for ((y, out), a) in rows.zip(actions.chunks_exact(m)) {
-                    *out = gaussian_log_prob(y, a, &self.inv_std, log_norm);
-                }
-            }
-            Head::Categorical => {
-                for ((y, out), a) in rows.zip(actions) {
-                    *out = f64::from(y[*a as usize]) - log_sum_exp(y);
-                }
-            }
-        }
-    }
-
-    /// Mean entropy over the states.
-    pub fn entropy(&self) -> f64 {
-        match self.head {
-            Head::Gaussian => self.log_std.iter().map(|s| s + HALF_LN_TAU + 0.5).sum(),
-            Head::Categorical => {
-                self.rows.chunks_exact(self.outputs).map(row_entropy).sum::<f64>() / self.rows() as f64
-            }
-        }
-    }
-
-    /// What the deviations give is the same in every state.
-    fn gaussian_kl(&self, other: &Self) -> f64 {
-        let m = self.outputs;
-        let mut squares = 0.0;
-        for (p, q) in self.rows.chunks_exact(m).zip(other.rows.chunks_exact(m)) {
-            for j in 0..m {
-                let z = (f64::from(p[j]) - f64::from(q[j])) * other.inv_std[j];
-                squares += z * z;
-            }
-        }
-        let of_std =
-            self.log_std.iter().zip(&other.log_std).map(|(p, q)| 0.5 * (2.0 * (p - q)).exp_m1() - (p - q));
-        of_std.sum::<f64>() + 0.5 * squares / self.rows() as f64
-    }
-}
-
-fn gaussian_log_prob(mean: &[f32], action: &[f32], inv_std: &[f64], log_norm: f64) -> f64 {
-    let mut squares = 0.0;
-    for j in 0..mean.len() {
-        let z = (f64::from(action[j]) - f64::from(mean[j])) * inv_std[j];
-        squares += z * z;
-    }
-    -0.5 * squares - log_norm
-}
-
-fn log_sum_exp(l: &[f32]) -> f64 {
-    let max = l.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    f64::from(max) + l.iter().map(|&l| (f64::from(l) - f64::from(max)).exp()).sum::<f64>().ln()
-}
-
-fn row_entropy(l: &[f32]) -> f64 {
-    let lse = log_sum_exp(l);
-    l.iter().map(|&l| f64::from(l) - lse).map(|ln_p| -ln_p.exp() * ln_p).sum()
 }
 
 #[cfg(test)]
