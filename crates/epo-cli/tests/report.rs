@@ -83,6 +83,28 @@ fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
     assert_eq!(fs::read(out.join("index.html")).unwrap(), first);
 }
 
+/// Kills: figures of a task that the report no longer has, and a clean-up that takes what is not its own.
+#[test]
+fn a_second_report_in_the_folder_leaves_nothing_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    assert!(report(dir.path(), &["runs"]).status.success());
+    let out = dir.path().join("out");
+    let old = out.join("figures/SafetyPointGoal1-v0.svg");
+    assert!(old.exists());
+    for name in ["out/figures/mine.svg", "outside.txt"] {
+        fs::write(dir.path().join(name), "mine").unwrap();
+    }
+    let list = fs::read_to_string(out.join("files.txt")).unwrap();
+    fs::write(out.join("files.txt"), format!("../outside.txt\n{list}")).unwrap();
+    let config = dir.path().join("runs/epo-0/config.toml");
+    let other = fs::read_to_string(&config).unwrap().replace("PointGoal1", "CarGoal1");
+    fs::write(config, other).unwrap();
+    assert!(report(dir.path(), &["runs/epo-0"]).status.success());
+    assert!(!old.exists() && out.join("figures/SafetyCarGoal1-v0.svg").exists());
+    assert!(out.join("figures/mine.svg").exists() && dir.path().join("outside.txt").exists());
+}
+
 #[test]
 fn json_is_the_whole_of_stdout_with_stable_keys() {
     let dir = tempfile::tempdir().unwrap();

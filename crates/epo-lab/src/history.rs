@@ -133,7 +133,7 @@ fn search(dir: &Path, depth: usize, limit: Option<f64>, runs: &mut Vec<Run>, not
                 runs.push(run);
                 notes.extend(more.into_iter().map(|message| Note::new(dir, message)));
             }
-            Err(message) => notes.push(Note::new(dir, message)),
+            Err(message) => notes.push(Note::new(dir, format!("{message} The run is left out."))),
         }
     } else if depth < MAX_DEPTH {
         for child in children.iter().filter(|p| p.is_dir() && !p.is_symlink()) {
@@ -169,17 +169,24 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     };
     let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
     let version = version.and_then(|version| version_note(version));
+    let mut given = None;
     let progress = read("progress.csv")?
         .ok_or_else(|| "There is no progress.csv: the run has not finished an epoch.".to_owned())
         .and_then(|text| Progress::parse(&text, &mut notes))
         .and_then(|progress| {
-            let limit = limit_of(source, &config).or(limit);
-            let limit = limit.ok_or("The config names no cost limit: `--limit` gives it one.")?;
+            let own = limit_of(source, &config);
+            let limit =
+                own.or(limit).ok_or("The config names no cost limit; `--limit` would give it one.")?;
+            if own.is_none() {
+                given =
+                    Some(format!("The config names no cost limit; {limit} is taken, which was given here."));
+            }
             Ok((progress, limit, identity(dir, source, &config)?))
         });
     // a run of another version may lack what this one needs: that is then the likely reason
     let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
     let (progress, limit, (task, algo, seed)) = progress.map_err(because)?;
+    notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
     let run = Run {
         path: dir.to_owned(),
@@ -451,7 +458,8 @@ mod tests {
         ]);
         let (runs, notes) = read_runs(&[dir.path().to_owned()], Some(25.0));
         let limits: Vec<_> = runs.iter().map(|run| (run.algo.as_str(), run.limit)).collect();
-        assert_eq!((limits, notes), (vec![("CPO", 10.0), ("PPO", 25.0)], vec![]));
+        assert_eq!(limits, [("CPO", 10.0), ("PPO", 25.0)]);
+        assert!(notes.len() == 1 && notes[0].message.contains("25 is taken"), "{notes:?}");
         let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
         assert!(runs.len() == 1 && notes[0].message.contains("--limit"), "{notes:?}");
     }
@@ -516,7 +524,7 @@ mod tests {
             ("g-old", "columns differ"),
             ("h-no-limit", "no cost limit"),
             ("i-no-task", "`run.seed`"),
-            ("l-old-and-unreadable", "gives it one. Note that the run was begun by version 0.0.1"),
+            ("l-old-and-unreadable", "give it one. Note that the run was begun by version 0.0.1"),
             ("j-only-header", "no finished episode"),
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),

@@ -10,7 +10,7 @@ use crate::output;
 /// Arguments of `epo report`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Run folders, or folders that hold them at any depth; OmniSafe's are read too
+    /// Run folders, or folders that hold them up to eight levels down; OmniSafe's are read too
     #[arg(required = true)]
     runs: Vec<PathBuf>,
     /// Folder for the report
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
     /// Cost limit of runs that name none, such as OmniSafe's PPO [default: they are left out]
-    #[arg(long, value_name = "COST")]
+    #[arg(long, value_name = "COST", allow_negative_numbers = true)]
     limit: Option<f64>,
     /// Say nothing about folders that cannot be used
     #[arg(long, short)]
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return wrong(format!("--last {} is not in (0, 1]", args.last));
     }
     if let Some(limit) = args.limit.filter(|limit| !(limit.is_finite() && *limit >= 0.0)) {
-        return wrong(format!("--limit {limit} is not a cost: it must be at least 0"));
+        return wrong(format!("--limit {limit} is not a cost limit: it must be a number of at least 0"));
     }
     let band = match args.band {
         BandArg::Std => Band::Std,

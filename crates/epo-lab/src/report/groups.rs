@@ -251,7 +251,8 @@ fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
     for run in runs {
         match kept.last() {
             Some(last) if last.seed == run.seed => {
-                let message = format!("Seed {} is there twice; the longer run is shown.", run.seed);
+                let shown = if reach(last) > reach(&run) { "longer" } else { "first" };
+                let message = format!("Seed {} is there twice; the {shown} run is shown.", run.seed);
                 notes.push(Note::new(&run.path, message));
             }
             _ => kept.push(run),

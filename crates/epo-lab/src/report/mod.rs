@@ -16,7 +16,7 @@ mod tables;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use groups::{Achieved, Band, Group};
 
@@ -88,6 +88,9 @@ pub struct Summary {
     pub markdown: String,
 }
 
+/// List of the files of a report, by which the next one in the folder knows what is out of date.
+const FILES: &str = "files.txt";
+
 /// Name of the figure of all tasks.
 const OVERVIEW: &str = "overview";
 
@@ -112,6 +115,7 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     let tables = tables::tables(&groups, options.final_share);
     let caveats = tables::caveats(&groups);
 
+    let before = fs::read_to_string(out.join(FILES)).unwrap_or_default();
     let mut files = Vec::new();
     let mut save = |path: PathBuf, bytes: &[u8]| save(path, bytes).map(|path| files.push(path));
     for figure in &figures {
@@ -139,8 +143,22 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
         notes: &notes,
     };
     save(page.clone(), content.render().as_bytes())?;
+    remove_old(out, &before, &files);
+    let names: Vec<_> = files.iter().filter_map(|file| file.strip_prefix(out).ok()?.to_str()).collect();
+    fs::write(out.join(FILES), names.join("\n") + "\n")
+        .map_err(|source| ReportError::Write { path: out.join(FILES), source })?;
     let tables = tables.iter().map(Table::to_json).collect();
     Ok(Summary { page, files, runs: shown, caveats, notes, tables, markdown })
+}
+
+/// Removes what the report before wrote here and this one did not; nothing else in the folder, and nothing outside it.
+fn remove_old(out: &Path, before: &str, files: &[PathBuf]) {
+    let inside = |name: &&str| Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
+    for old in before.lines().filter(inside).map(|name| out.join(name)) {
+        if !files.contains(&old) {
+            let _ = fs::remove_file(old); // gone already, or not ours any more
+        }
+    }
 }
 
 fn save(path: PathBuf, bytes: &[u8]) -> Result<PathBuf, ReportError> {
