@@ -132,7 +132,7 @@ impl AlgoConfig {
             ("train.target_kl", c.target_kl),
         ];
         require(&positive, |v| v > 0.0, "must be positive")?;
-        require(&not_negative, |v| v >= 0.0, "must not be negative")?;
+        require(&not_negative, |v| v >= 0.0, "must be at least 0")?;
         let shares = [("train.gamma", d.gamma), ("train.gamma_c", d.gamma_c)];
         require(&shares, |v| (0.0..1.0).contains(&v), "must be in [0, 1)")?;
         let traces = [("train.lambda", d.lambda), ("train.lambda_c", d.lambda_c)];
@@ -165,7 +165,7 @@ impl AlgoConfig {
             Self::P3o(p) => {
                 require(&[("algo.kappa_growth", p.kappa_growth)], |v| v > 0.0, "must be positive")?;
                 let scale = [("algo.violation_scale", p.violation_scale)];
-                require(&scale, |v| v >= 0.0, "must not be negative")?;
+                require(&scale, |v| v >= 0.0, "must be at least 0")?;
                 require(&[("algo.kappa", p.kappa)], |v| v <= p.kappa_max, "must not exceed kappa_max")?;
                 &[("algo.kappa", p.kappa), ("algo.kappa_max", p.kappa_max)]
             }
@@ -181,7 +181,7 @@ impl AlgoConfig {
                 &[("algo.damping", p.damping), ("algo.critic_lr", p.critic_lr)]
             }
         };
-        require(not_negative, |v| v >= 0.0, "must not be negative")
+        require(not_negative, |v| v >= 0.0, "must be at least 0")
     }
 }
 

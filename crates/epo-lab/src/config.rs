@@ -282,10 +282,9 @@ fn to_value(part: &impl Serialize) -> Result<Value, ConfigError> {
 }
 
 fn from_value<T: serde::de::DeserializeOwned>(table: &str, value: &Value) -> Result<T, ConfigError> {
-    value
-        .clone()
-        .try_into()
-        .map_err(|e: toml::de::Error| ConfigError::Syntax(format!("[{table}] {}", e.message())))
+    // the message, and a second line that names the key
+    let told = |e: toml::de::Error| e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    value.clone().try_into().map_err(|e| ConfigError::Syntax(format!("[{table}] {}", told(e))))
 }
 
 /// Why a configuration is refused.

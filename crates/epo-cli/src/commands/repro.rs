@@ -21,16 +21,16 @@ pub(crate) struct Args {
     #[arg(value_enum)]
     experiment: Which,
     /// Environment steps of each run, such as 1e6
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Number of seeds
-    #[arg(long)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Tasks instead of the paper's
-    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    /// Tasks instead of the paper's, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = name)]
     tasks: Vec<String>,
-    /// Algorithms instead of the paper's
-    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    /// Algorithms instead of the paper's, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = name)]
     algos: Vec<String>,
     /// Folder for runs and report; the same command goes on where it was
     #[arg(long)]
@@ -50,6 +50,11 @@ enum Which {
     Ablation,
     /// EPO at several limits
     Limits,
+}
+
+/// A name of a list, without the space after a comma.
+fn name(text: &str) -> Result<String, String> {
+    Ok(text.trim().to_owned())
 }
 
 /// A whole number, also as `1e6`.

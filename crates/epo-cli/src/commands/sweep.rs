@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[derive(clap::Args, Debug)]
 pub(crate) struct How {
     /// Runs side by side; they share the cores [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     jobs: Option<u16>,
     /// Try failed runs again
     #[arg(long)]
@@ -212,6 +212,9 @@ impl Summary {
                 lines.push(format!("{} failed, {message} (log: {})", run.label, log.display()));
             }
         }
+        if self.failed > 0 {
+            lines.push("`--retry-failed` tries failed runs again".to_owned());
+        }
         lines.join("\n")
     }
 }
@@ -250,7 +253,9 @@ impl Screen {
             return;
         }
         let ended = overview.done + overview.failed + usize::from(overview.stopping);
-        let news = self.last.is_none_or(|(n, at)| n != ended || at.elapsed() > Duration::from_secs(60));
+        let waits = !overview.stopping || !overview.running.is_empty();
+        let news =
+            waits && self.last.is_none_or(|(n, at)| n != ended || at.elapsed() > Duration::from_secs(60));
         if news && !self.quiet {
             tell!("{}", headline(overview));
             self.last = Some((ended, Instant::now()));

@@ -200,7 +200,12 @@ impl Driver<'_> {
             }
             let id = &self.runs[index].id;
             let record = self.run_folder(id).map(|dir| dir.join("progress.csv"));
-            match self.journal.standing(id, record.as_deref())? {
+            let mut standing = self.journal.standing(id, record.as_deref())?;
+            if record.is_none() && matches!(standing, Standing::Done(_)) {
+                self.journal.undo(id)?; // somebody deleted it to have it made again
+                standing = self.journal.standing(id, None)?;
+            }
+            match standing {
                 Standing::Done(ended) => self.fates[index] = Some(Fate::Done(ended)),
                 Standing::Failed(ended) => {
                     self.fates[index] = Some(Fate::Failed(ended, self.journal.folder(id).join("log")));
@@ -257,10 +262,9 @@ impl Driver<'_> {
         let child = match child {
             Ok(child) => child,
             Err(e) => {
-                let ended = Ended { code: None, seconds: 0.0, message: format!("cannot start: {e}") };
-                self.journal.finish(&held, &ended, true)?;
-                self.fates[index] = Some(Fate::Failed(ended, folder.join("log")));
-                return Ok(());
+                self.journal.release(&held)?; // not its fault: it has not begun
+                let program = program.display();
+                return Err(io::Error::new(e.kind(), format!("cannot start `{program}`: {e}")));
             }
         };
         let process = Process::of(child.id());
@@ -548,13 +552,33 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_a_failure_of_each_run() {
+    fn a_program_that_is_not_there_ends_the_sweep_and_is_no_failure_of_a_run() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path(), 2);
-        options.program = vec!["no-such-program".into()];
-        let fates = drive(&[planned(1)], &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
-        let Fate::Failed(ended, _) = &fates[0] else { panic!("{fates:?}") };
-        assert!(ended.message.contains("cannot start"), "{ended:?}");
+        let right = std::mem::replace(&mut options.program, vec!["no-such-program".into()]);
+        let drive = |options: &DriveOptions| {
+            drive(&[planned(1), planned(2)], options, &AtomicBool::new(false), &mut |_| {})
+        };
+        let said = drive(&options).unwrap_err().to_string();
+        assert!(said.contains("cannot start `no-such-program`"), "{said}");
+        options.program = right;
+        let fates = drive(&options).unwrap();
+        assert!(fates.iter().all(|fate| matches!(fate, Fate::Done(_))), "{fates:?}");
+    }
+
+    #[test]
+    fn a_run_whose_folder_was_deleted_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(dir.path(), 2);
+        for _ in 0..3 {
+            let fates =
+                drive(&[planned(1), planned(2)], &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+            assert!(fates.iter().all(|fate| matches!(fate, Fate::Done(_))), "{fates:?}");
+            let gone = dir.path().join("runs/FAKE-{T}/run-002");
+            fs::remove_dir_all(gone).unwrap();
+        }
+        let completed = lines(&dir.path().join("completed"));
+        assert_eq!(completed, ["run-001", "run-002", "run-002", "run-002"]);
     }
 
     #[test]

@@ -241,8 +241,18 @@ impl Journal {
 
     /// Forgets that a run failed, so that it is tried again.
     pub(super) fn forgive(&self, id: &str) -> io::Result<()> {
-        match fs::remove_file(self.folder(id).join("failed.json")) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        self.forget(id, "failed.json")
+    }
+
+    /// Forgets that a run is done, because its folder is gone.
+    pub(super) fn undo(&self, id: &str) -> io::Result<()> {
+        self.forget(id, "done.json")
+    }
+
+    fn forget(&self, id: &str, name: &str) -> io::Result<()> {
+        let path = self.folder(id).join(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&path)(e)),
             _ => Ok(()),
         }
     }

@@ -76,7 +76,7 @@ impl SweepFile {
                             Value::Array(values) if !values.is_empty() => file.grid.push((path, values)),
                             _ => {
                                 return Err(one(format!(
-                                    "grid.{path} must be a list of values, such as [0, 1, 2]"
+                                    "grid.{path} must be a list of at least one value, such as [0, 1, 2]"
                                 )));
                             }
                         }
@@ -96,6 +96,9 @@ impl SweepFile {
                 ("list", _) => return Err(one("`list` must be tables: write [[list]]".into())),
                 _ => return Err(one(unknown_key(key))),
             }
+        }
+        if file.base.is_empty() && file.grid.is_empty() && file.list.is_empty() {
+            return Err(one("the sweep file asks for nothing: write what to run in [grid]".into()));
         }
         Ok(file)
     }
@@ -126,6 +129,7 @@ impl SweepFile {
         });
         let entries = if self.list.is_empty() { vec![Vec::new()] } else { self.list.clone() };
         let (mut runs, mut wrong): (Vec<Planned>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut point = vec![0_usize; axes.len()];
         loop {
             for entry in &entries {
@@ -136,10 +140,10 @@ impl SweepFile {
                 let placed: Result<Vec<()>, String> =
                     layers.map(|(path, value)| place(&mut config, &path, value)).collect();
                 match placed.and_then(|_| planned(&config)) {
-                    Ok(run) if runs.iter().any(|r| r.id == run.id) => {
-                        wrong.push(format!("two runs are the same: {}", run.id));
-                    }
-                    Ok(run) => runs.push(run),
+                    Ok((run, whole)) => match known.insert(whole, run.id.clone()) {
+                        Some(same) => wrong.push(format!("two runs are the same: {same} and {}", run.id)),
+                        None => runs.push(run),
+                    },
                     Err(message) if wrong.contains(&message) => {}
                     Err(message) => wrong.push(message),
                 }
@@ -154,7 +158,8 @@ impl SweepFile {
     }
 }
 
-fn planned(config: &Table) -> Result<Planned, String> {
+/// A run and its complete configuration, which is what makes it another run.
+fn planned(config: &Table) -> Result<(Planned, String), String> {
     let text = config.to_string();
     let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| match &e {
         // the keys of `algo` are those of the algorithm, and a sweep has several
@@ -164,24 +169,19 @@ fn planned(config: &Table) -> Result<Planned, String> {
         }
         _ => e.to_string(),
     });
-    let run = run?;
+    let mut run = run?;
+    run.train.threads = 0; // the driver's, and no number depends on it
     // what was given, as the values that it stands for: 1e7 and 10000000 are one run
-    let resolved: Table = run.to_toml().parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let whole = run.to_toml();
+    let resolved: Table = whole.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let text = as_in(config, &resolved).to_string();
     let run = run.run;
     epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
-    Ok(Planned {
-        id,
-        config: text,
-        task: run.task,
-        algo: run.algo,
-        seed: run.seed,
-        steps: run.steps,
-        variant: String::new(),
-    })
+    let (task, algo, seed, steps) = (run.task, run.algo, run.seed, run.steps);
+    Ok((Planned { id, config: text, task, algo, seed, steps, variant: String::new() }, whole))
 }
 
 /// Finds what the runs do not have in common beside task, algorithm and seed, which their names tell.
@@ -302,6 +302,7 @@ mod tests {
             ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "nearest id is `SafetyPointGoal0-v0`"),
             ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
+            ("", "asks for nothing"),
             ("[gird]\nrun.seed = [0]\n", "did you mean `grid`"),
             ("grid = 3\n", "must be a table"),
             ("list = [1]\n", "write [[list]]"),
@@ -323,6 +324,11 @@ mod tests {
         assert_ne!(id("[base]\nrun.steps = 1e7\n"), id("[base]\nrun.steps = 2e7\n"));
         let same = plan("[grid]\nrun.limit = [1, 1.0]\n").unwrap_err().to_string();
         assert!(same.contains("two runs are the same"), "{same}");
+        // a default that is spelled out, and threads, make no other run
+        for list in ["train.gamma = 0.99", "train.threads = 2"] {
+            let said = plan(&format!("[[list]]\n{list}\n[[list]]\nrun.seed = 0\n")).unwrap_err().to_string();
+            assert!(said.contains("two runs are the same"), "{list}: {said}");
+        }
     }
 
     #[test]
