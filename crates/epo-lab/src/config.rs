@@ -7,6 +7,7 @@
 //! number is concrete and checked against the others. It is saved as `config.toml`, and that file repeats the run.
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -152,16 +153,14 @@ impl ResolvedRun {
         for layer in preset.collect::<Result<Vec<_>, _>>()?.iter().chain(&layers) {
             overlay(&mut merged, layer, "", &defaults)?;
         }
-        Self::from_table(&merged)?.checked()
+        Self::from_table(&merged, &defaults)?.checked()
     }
 
-    fn from_table(table: &Table) -> Result<Self, ConfigError> {
-        let run: RunTable = from_value("run", &table["run"])?;
-        let mut algo = table["algo"].clone();
-        if let Value::Table(algo) = &mut algo {
-            algo.insert("name".to_owned(), Value::String(run.algo.clone()));
-        }
-        Ok(Self { algo: from_value("algo", &algo)?, train: from_value("train", &table["train"])?, run })
+    fn from_table(table: &Table, defaults: &Table) -> Result<Self, ConfigError> {
+        let run: RunTable = part("run", table, defaults, &[])?;
+        let name = [("name", Value::String(run.algo.clone()))];
+        let algo = part("algo", table, defaults, &name)?;
+        Ok(Self { algo, train: part("train", table, defaults, &[])?, run })
     }
 
     /// The file that repeats this run.
@@ -281,10 +280,35 @@ fn to_value(part: &impl Serialize) -> Result<Value, ConfigError> {
     Value::try_from(part).map_err(|e| ConfigError::Syntax(e.to_string()))
 }
 
-fn from_value<T: serde::de::DeserializeOwned>(table: &str, value: &Value) -> Result<T, ConfigError> {
-    // the message, and a second line that names the key
-    let told = |e: toml::de::Error| e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    value.clone().try_into().map_err(|e| ConfigError::Syntax(format!("[{table}] {}", told(e))))
+/// One table of a configuration, with entries that no file has. What has the right type and is refused is found by
+/// trying each value alone, among the defaults.
+fn part<T: DeserializeOwned>(
+    name: &str,
+    table: &Table,
+    defaults: &Table,
+    more: &[(&str, Value)],
+) -> Result<T, ConfigError> {
+    let entries = |table: &Table| {
+        let mut part = table.get(name).and_then(Value::as_table).cloned().unwrap_or_default();
+        part.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+        part
+    };
+    let given = entries(table);
+    let error = match Value::Table(given.clone()).try_into::<T>() {
+        Ok(part) => return Ok(part),
+        Err(error) => error,
+    };
+    for (key, value) in given {
+        let mut alone = entries(defaults);
+        alone.insert(key.clone(), value.clone());
+        if let Err(error) = Value::Table(alone).try_into::<T>() {
+            let negative = value.as_integer().is_some_and(|i| i < 0);
+            let why = if negative { "must be at least 0" } else { error.message() };
+            let (key, got, why) = (format!("{name}.{key}"), value.to_string(), why.to_owned());
+            return Err(ConfigError::Value { key, got, why });
+        }
+    }
+    Err(ConfigError::Syntax(format!("[{name}] {}", error.message())))
 }
 
 /// Why a configuration is refused.
@@ -430,7 +454,14 @@ mod tests {
             }
         }
         assert!(matches!(set(&["run.algo=pppo"]), Err(ConfigError::UnknownAlgo { .. })));
-        assert!(matches!(set(&["run.steps=-5"]), Err(ConfigError::Syntax(_))));
+        for (bad, want) in [
+            ("run.steps=-5", "`run.steps = -5`: must be at least 0"),
+            ("algo.pmn=none", "`algo.pmn = \"none\"`: unknown variant `none`, expected one of `both`"),
+            ("train.envs=-1", "`train.envs = -1`: must be at least 0"),
+        ] {
+            let said = set(&[bad]).unwrap_err().to_string();
+            assert!(said.starts_with(want), "{bad}: {said}");
+        }
         assert!(matches!(set(&["run.steps=many"]), Err(ConfigError::Type { .. })));
         assert!(matches!(ResolvedRun::from_layers(Some("[run"), &[]), Err(ConfigError::Syntax(_))));
     }
