@@ -112,6 +112,17 @@ pub fn estimate(
     Ok(Some(runs.iter().map(|run| seconds(run, &chosen, &measured)).collect()))
 }
 
+/// Seconds until all is done, `jobs` side by side, each run begun as soon as there is room.
+pub fn until_done(seconds: &[f64], jobs: usize) -> f64 {
+    let mut busy = vec![0.0_f64; jobs.max(1)];
+    for s in seconds {
+        if let Some(first_free) = busy.iter_mut().min_by(|a, b| a.total_cmp(b)) {
+            *first_free += s;
+        }
+    }
+    busy.into_iter().fold(0.0, f64::max)
+}
+
 /// Seconds per environment step.
 #[derive(Clone, Copy, Debug, Default)]
 struct PerStep {
@@ -216,6 +227,14 @@ mod tests {
         let wrong = Shrink { tasks: vec!["SafetyPointGoal11-v0".into()], ..Shrink::default() };
         let said = Experiment::Limits.file(&wrong).unwrap().plan().unwrap_err().to_string();
         assert!(said.contains("nearest"), "{said}");
+    }
+
+    /// Kills: the sum over the number of jobs, which would have three equal runs on two end halfway through the third.
+    #[test]
+    fn all_is_done_when_the_last_run_is() {
+        assert_eq!(until_done(&[3.0, 3.0, 3.0], 2), 6.0);
+        assert_eq!(until_done(&[5.0, 1.0, 1.0, 2.0], 2), 5.0);
+        assert_eq!((until_done(&[2.0, 1.0], 1), until_done(&[], 2)), (3.0, 0.0));
     }
 
     /// Kills: a measurement per pair or per seed, the update of another task or setting, a sum instead of the proportion.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use epo_lab::report::Options;
-use epo_lab::repro::{Experiment, Measuring, Shrink, estimate};
+use epo_lab::repro::{Experiment, Measuring, Shrink, estimate, until_done};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -112,7 +112,7 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let seconds = estimate(runs, jobs, threads, dir.path(), &stop, |now| screen.show(now));
     screen.clear();
     let Some(seconds) = seconds.context("the measurement failed")? else { return Ok(Code::Interrupted) };
-    let total: f64 = seconds.iter().sum::<f64>() / jobs as f64;
+    let total = until_done(&seconds, jobs);
     if how.json {
         let run = |(run, s): (&epo_lab::sweep::Planned, &f64)| {
             let mut value = what(run);
