@@ -161,14 +161,9 @@ fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> f64 {
     let of_task = like(&|r| r.task == run.task);
     let of_setting = like(&|r| setting(r) == setting(run));
     let task = of(of_task).unwrap_or_default();
-    let update = of(run).map_or_else(
-        || {
-            let there = measured.get(&(&of_setting.task, setting(of_task)));
-            let larger = there.map_or(1.0, |there| task.update / there.update);
-            of(of_setting).unwrap_or_default().update * larger
-        },
-        |m| m.update,
-    );
+    let there = measured.get(&(&of_setting.task, setting(of_task)));
+    let larger = there.map_or(1.0, |there| task.update / there.update);
+    let update = larger * of(of_setting).unwrap_or_default().update;
     run.steps as f64 * (task.collect + update)
 }
 
