@@ -180,7 +180,7 @@ fn rollout_names_the_nearest_task() {
     let out = folder.path().join("x.json");
     let output = epo(&["rollout", "SafetyPointGaol1-v0", "--out", out.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    let said = "error: there is no task `SafetyPointGaol1-v0`; the nearest id is `SafetyPointGoal1-v0`";
+    let said = "error: unknown task `SafetyPointGaol1-v0`; did you mean `SafetyPointGoal1-v0`?";
     assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
     let output =
         epo(&["rollout", "SafetyPointGoal1-v0", "--seed", "4294967296", "--out", out.to_str().unwrap()]);

@@ -15,7 +15,7 @@
 //! ```
 
 pub mod bench;
-mod navigation;
+pub mod navigation;
 pub mod npz;
 mod numpy_generator;
 mod numpy_legacy;
@@ -27,5 +27,5 @@ mod velocity;
 
 pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
-pub use registry::{TaskError, TaskInfo, make, task, tasks};
+pub use registry::{MakeEnv, TaskError, TaskInfo, env_maker, make, register, register_env, task, tasks};
 pub use task_env::TaskEnv;

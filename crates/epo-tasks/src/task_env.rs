@@ -4,7 +4,7 @@
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
 
-use crate::registry::{Kind, TaskError, TaskInfo};
+use crate::registry::{Source, TaskError, TaskInfo};
 use crate::{navigation, velocity};
 
 /// Reward of a step in which the simulation diverged.
@@ -43,11 +43,12 @@ impl TaskEnv {
     /// Compiles the task.
     pub(crate) fn new(info: &'static TaskInfo) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
-        let world = match info.kind {
-            Kind::Navigation(task) => {
+        let world = match &info.source {
+            Source::Navigation(task) => {
                 World::Navigation(Box::new(navigation::World::new(task).map_err(mujoco)?))
             }
-            Kind::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            Source::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            Source::Own(_) => return Err(TaskError::NotSimulated { id: info.id.clone() }),
         };
         let (action, mut cost_terms) = match &world {
             World::Navigation(w) => (w.action_space(), w.cost_terms()),
