@@ -104,10 +104,10 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     })
 }
 
-/// How to make environments of a task: compiled once, then copied.
+/// A function that makes environments of the task of that id. The task is compiled once and then copied.
 pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let prototype = epo_tasks::make(id)?;
-    Ok(move || Ok(Box::new(prototype.try_clone()?) as Box<dyn Env>))
+    let make = epo_tasks::env_maker(id)?;
+    Ok(move || Ok(make()?))
 }
 
 #[cfg(test)]

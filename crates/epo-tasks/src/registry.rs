@@ -49,6 +49,11 @@ impl TaskInfo {
             Source::Own(_) => None,
         }
     }
+
+    /// Whether MuJoCo simulates the task, so that [`make`] builds it.
+    pub fn is_simulated(&self) -> bool {
+        !matches!(self.source, Source::Own(_))
+    }
 }
 
 impl From<NavigationTask> for TaskInfo {

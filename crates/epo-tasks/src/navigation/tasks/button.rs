@@ -37,7 +37,7 @@ fn levels(_robot: &Robot) -> Vec<Level> {
     let hazards = |n| Group::new(n, Hazard { radius: 0.2 }, 0.18);
     let gremlins = |n| Group::new(n, Gremlin, 0.4);
     let scene = |half_width, groups| Scene { half_width, groups, ..Scene::default() };
-    let cost = "1 while over a hazard, or a gremlin or a wrong button is touched";
+    let cost = "1 over a hazard, touching a gremlin or a wrong button";
     vec![
         Level { scene: scene(1.0, vec![buttons().free_of_cost(), mark()]), cost: "none" },
         Level { scene: scene(1.5, vec![buttons(), mark(), hazards(4), gremlins(4)]), cost },
