@@ -19,7 +19,7 @@ use crate::checkpoint::{self, Loaded};
 use crate::collect::{ActionMap, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::Episode;
-use crate::state::{Learner, from_files};
+use crate::state::{Learner, fits, from_files};
 use crate::{LabError, runs};
 
 /// How a policy chooses its action in an evaluation.
@@ -166,7 +166,7 @@ pub fn load_policy(
     spec: &EnvSpec,
 ) -> Result<(Policy, Normalizer, Loaded), LabError> {
     let root = dir.join("checkpoint");
-    let loaded = checkpoint::load(&root)?;
+    let loaded = checkpoint::load(&root, fits)?;
     let read = || {
         let (state, tensors) = from_files(&loaded.files)?;
         let (hidden, streams) = (&run.train.hidden, run.algo.streams());
