@@ -220,10 +220,14 @@ impl Env for TaskEnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::make;
+    use crate::{make, make_with};
 
     fn begun(id: &str) -> (TaskEnv, Vec<f64>) {
-        let mut env = make(id).unwrap();
+        begun_with(id, Physics::Published)
+    }
+
+    fn begun_with(id: &str, physics: Physics) -> (TaskEnv, Vec<f64>) {
+        let mut env = make_with(id, physics).unwrap();
         let mut obs = vec![0.0; env.spec().obs_len];
         env.reset(1, &mut obs).unwrap();
         (env, obs)
@@ -259,9 +263,17 @@ mod tests {
 
     #[test]
     fn a_diverged_simulation_ends_the_episode_as_the_package_does() {
-        for id in ["SafetyPointGoal2-v0", "SafetyCarButton1-v0"] {
+        for (id, physics) in [
+            ("SafetyPointGoal2-v0", Physics::Published),
+            ("SafetyPointGoal2-v0", Physics::Fast),
+            ("SafetyCarPush1-v0", Physics::Fast),
+            ("SafetyCarButton1-v0", Physics::Published),
+        ] {
             for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
-                let (mut env, mut obs) = begun(id);
+                let (mut env, mut obs) = begun_with(id, physics);
+                for _ in 0..5 {
+                    env.step(&[0.0; 2], &mut obs).unwrap(); // by now bodies sleep
+                }
                 let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };
                 world.sim_mut().qvel_mut()[0] = value;
                 let step = env.step(&[0.0; 2], &mut obs).unwrap();
@@ -275,7 +287,7 @@ mod tests {
                 assert!(obs.iter().all(|o| o.is_finite()), "{id}, {what}: {obs:?}");
                 assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
                 // and the next episode is as if nothing had been
-                let (mut fresh, mut want) = begun(id);
+                let (mut fresh, mut want) = begun_with(id, physics);
                 env.reset(1, &mut obs).unwrap();
                 assert_eq!(env.step(&[0.5; 2], &mut obs), fresh.step(&[0.5; 2], &mut want));
                 assert_eq!(obs, want);

@@ -391,6 +391,31 @@ mod tests {
         }
     }
 
+    /// Half an episode of bumps and naps leaves nothing behind: the next episode is that of a new environment.
+    #[test]
+    fn a_reset_forgets_who_slept() {
+        for (task, mut used) in every_task().filter(|(_, world)| world.stage.sleeps) {
+            let mut obs = vec![0.0; task.info().obs_len];
+            let mut terms = vec![0.0; used.terms.len()];
+            used.reset(3, &mut obs).unwrap();
+            for action in actions(3, 500) {
+                used.step(&action, &mut obs, &mut terms);
+            }
+            assert!(used.stage.n_asleep() > 0, "{}", task.id());
+            let mut new = used.try_clone().unwrap();
+            for world in [&mut used, &mut new] {
+                world.reset(4, &mut obs).unwrap();
+            }
+            let mut want = obs.clone();
+            for (t, action) in actions(4, 300).iter().enumerate() {
+                used.step(action, &mut obs, &mut terms);
+                new.step(action, &mut want, &mut terms);
+                assert_eq!(bits(&obs), bits(&want), "{}: step {t}", task.id());
+                assert_eq!(bits(used.sim().qpos()), bits(new.sim().qpos()), "{}: step {t}", task.id());
+            }
+        }
+    }
+
     /// A goal that is met while bodies sleep is moved at once, and wakes nobody.
     #[test]
     fn a_goal_moves_while_bodies_sleep() {
