@@ -65,6 +65,7 @@ impl Code {
             }
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } => Self::Io,
+            LabError::Interrupted(_) => Self::Interrupted,
             _ if error.is_not_finite() => Self::NotFinite,
             _ => Self::Failed,
         }

@@ -19,6 +19,11 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// How this program was called, for commands that the user can copy: `epo`, or the path to it.
+pub(crate) fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "epo".to_owned())
+}
+
 /// A Markdown table that is also aligned for the eye; the first row is the header, the first `texts` columns are texts,
 /// the others numbers.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use epo_core::{Purpose, Stream};
 
 /// Fifteen small epochs on a real task.
-const SMALL: [&str; 16] = [
+const SMALL: [&str; 18] = [
+    "--set",
+    "train.final_eval_episodes=0",
     "--steps",
     "1500",
     "--envs",
@@ -269,7 +271,7 @@ fn the_printed_configuration_is_one_that_can_be_read() {
 fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     // a step so long that the policy is lost in the update, or only its noise, in the next epoch
-    for (lr, says) in [("1e38", "is NaN"), ("1e30", "environment 0 failed at step 50")] {
+    for (lr, says, evaluation) in [("1e38", "is NaN", 0), ("1e30", "environment 0 failed at step 50", 5)] {
         let path = root.path().join(lr);
         let mut command = train_in(&path);
         command.args(["--set", "train.kl_stop=false", "--set", &format!("train.lr={lr}")]);
@@ -279,7 +281,11 @@ fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
         assert!(message.contains("error: ") && message.contains(says), "{message}");
         assert_eq!(code(&resume(&folder(&path)).output().unwrap()), 5, "the same again");
         let output = epo(&["eval", "--episodes", "1"]).arg(folder(&path)).output().unwrap();
-        assert_eq!(code(&output), 0, "what was saved has a finite mean action: {output:?}");
+        assert_eq!(
+            code(&output),
+            evaluation,
+            "the checkpoint is intact; with 1e30 its noise is infinite: {output:?}"
+        );
     }
 }
 
@@ -311,6 +317,28 @@ fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
 }
 
 #[test]
+fn a_run_ends_with_an_evaluation_of_both_policies() {
+    let root = tempfile::tempdir().unwrap();
+    let mut command = train_in(root.path());
+    let trained = command.args(["--set", "train.final_eval_episodes=2"]).output().unwrap();
+    assert_eq!(code(&trained), 0, "{trained:?}");
+    let dir = folder(root.path());
+    let said = String::from_utf8_lossy(&trained.stdout).into_owned();
+    assert!(said.contains("| mean action ") && said.contains("| sampled action "), "{said}");
+    let read = || std::fs::read_to_string(dir.join("eval.json")).unwrap();
+    let first = read();
+    let json: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let policies: Vec<_> =
+        json["evaluations"].as_array().unwrap().iter().map(|e| e["policy"].as_str()).collect();
+    assert_eq!(policies, [Some("mean"), Some("sampled")]);
+    assert_eq!(json["evaluations"][0]["hash"].as_str(), Some(left(&trained, &dir).hash.as_str()));
+    assert_ne!(json["evaluations"][0]["return"], json["evaluations"][1]["return"]);
+    let again = resume(&dir).output().unwrap();
+    assert_eq!((code(&again), String::from_utf8_lossy(&again.stdout).contains("mean action")), (0, false));
+    assert_eq!(read(), first, "a finished run is not evaluated again");
+}
+
+#[test]
 fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).arg("--quiet").output().unwrap();
@@ -338,5 +366,10 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold
     assert_ne!(eval(&["--stochastic"]).1["return"], json["return"]);
     let saved: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("eval.json")).unwrap()).unwrap();
-    assert_eq!(saved["stochastic"].as_bool(), Some(true), "the last one is kept");
+    assert_eq!(saved["policy"].as_str(), Some("sampled"), "the last one is at the top");
+    let kept: Vec<_> =
+        saved["evaluations"].as_array().unwrap().iter().map(|e| (&e["policy"], &e["seed"])).collect();
+    assert_eq!(kept.len(), 4, "both policies for seeds 1 and 0: {kept:?}");
+    let gate = epo(&["eval", "--max-cost", "nan"]).arg(&dir).output().unwrap();
+    assert_eq!(code(&gate), 2, "a gate that compares with NaN would always pass");
 }

@@ -59,8 +59,11 @@ pub struct TrainTable {
     pub save_every: u32,
     /// Epochs between evaluations; 0 evaluates never. 0.
     pub eval_every: u32,
-    /// Episodes of an evaluation. 10.
+    /// Episodes of an evaluation during training. Default: 10.
     pub eval_episodes: usize,
+    /// Episodes of the evaluation at the end of the run, for each of the mean and the sampled action; 0 plays none.
+    /// Default: 100.
+    pub final_eval_episodes: usize,
     /// Discounts and traces.
     #[serde(flatten)]
     pub discount: Discount,
@@ -81,6 +84,7 @@ impl Default for TrainTable {
             save_every: 1,
             eval_every: 0,
             eval_episodes: 10,
+            final_eval_episodes: 100,
             discount: Discount::default(),
             update: UpdateConfig::default(),
         }

@@ -40,6 +40,9 @@ pub enum LabError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Work was stopped by a signal; nothing is lost.
+    #[error("{0} was interrupted")]
+    Interrupted(&'static str),
     /// A run folder of that name is there already.
     #[error("there is already a run folder {}: resume it, or choose another name", .0.display())]
     Exists(PathBuf),

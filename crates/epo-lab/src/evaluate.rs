@@ -1,13 +1,19 @@
-//! How good a policy is, on environments of its own.
+//! Evaluation: episodes played by a trained policy, on environments of its own.
 //!
-//! Nothing is shared with training: fresh environments, seeds of another purpose, a normaliser that is only read.
+//! A Gaussian policy can be played in two ways, and the two can differ much: training *samples* its actions, a robot
+//! usually gets the *mean* action. An evaluation of a run plays both on the same episodes and names each
+//! ([`ActionMode`]).
+//!
+//! Nothing is shared with training: the environments are fresh, the seeds come from a stream of their own, and the
+//! normaliser is only read.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Loaded};
 use crate::collect::{ActionMap, MakeEnv};
@@ -16,20 +22,41 @@ use crate::episodes::Episode;
 use crate::state::{Learner, from_files};
 use crate::{LabError, runs};
 
-/// What to play.
+/// How a policy chooses its action in an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionMode {
+    /// The mean of the Gaussian, or the most probable discrete action: the policy as it is usually deployed.
+    Mean,
+    /// Actions are drawn from the policy's distribution, as in training.
+    Sampled,
+}
+
+impl ActionMode {
+    /// Both modes, the deployed one first.
+    pub const ALL: [Self; 2] = [Self::Mean, Self::Sampled];
+
+    /// Name for tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Mean => "mean action",
+            Self::Sampled => "sampled action",
+        }
+    }
+}
+
+/// Which episodes to play.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalPlan {
-    /// Episodes in all.
+    /// Number of episodes.
     pub episodes: usize,
-    /// Names the episodes (and the actions, if they are drawn).
+    /// Seed of the episodes, and of the actions if they are sampled.
     pub seed: u64,
-    /// Draw actions as in training; otherwise take the mean, or the likeliest.
-    pub stochastic: bool,
-    /// Threads; does not change a number.
+    /// Number of threads. Does not change the results.
     pub threads: usize,
 }
 
-/// Environments side by side. Fixed, since it decides which seeds are played.
+/// Environments stepped side by side. Fixed, because it decides which seeds are played.
 const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
@@ -39,12 +66,17 @@ struct Player {
     stream: Stream,
 }
 
-/// Plays episodes with a policy and returns them, in an order that does not depend on threads.
+/// Plays episodes with a policy and returns them in an order that does not depend on the number of threads.
+///
+/// # Errors
+/// If an environment fails, or with [`LabError::Interrupted`] if `stop` is set before the last episode begins.
 pub fn evaluate(
     policy: &Policy,
     normalizer: &Normalizer,
     make_env: &MakeEnv<'_>,
     plan: EvalPlan,
+    mode: ActionMode,
+    stop: &AtomicBool,
 ) -> Result<Vec<Episode>, LabError> {
     let width = plan.episodes.clamp(1, WIDTH);
     let envs = (0..width).map(|_| make_env()).collect::<Result<Vec<_>, _>>()?;
@@ -53,7 +85,7 @@ pub fn evaluate(
         .map(|i| Player {
             episodes: (plan.episodes + width - 1 - i) / width,
             finished: Vec::new(),
-            // evaluation episodes have streams 0.. of their purpose; their actions have the upper half
+            // evaluation episodes use streams 0.. of their purpose; their actions use the upper half
             stream: Stream::new(plan.seed, Purpose::Evaluation, i as u32 | 1 << 31),
         })
         .collect();
@@ -64,14 +96,18 @@ pub fn evaluate(
         let mut chosen = vec![0.0; policy.action_len()];
         let mut action = vec![0.0; map.len()];
         for number in 0..player.episodes {
+            if stop.load(Relaxed) {
+                break;
+            }
             slot.start(number as u64)?;
             let mut episode = Episode::default();
             loop {
                 normalizer.normalize(slot.obs(), &mut obs);
-                if plan.stochastic {
-                    policy.act(&obs, &mut ws, &mut player.stream, &mut chosen);
-                } else {
-                    policy.act_deterministic(&obs, &mut ws, &mut chosen);
+                match mode {
+                    ActionMode::Sampled => {
+                        policy.act(&obs, &mut ws, &mut player.stream, &mut chosen);
+                    }
+                    ActionMode::Mean => policy.act_deterministic(&obs, &mut ws, &mut chosen),
                 }
                 map.apply(&chosen, &mut action);
                 let step = slot.step(&action)?;
@@ -84,36 +120,46 @@ pub fn evaluate(
         }
         Ok(())
     })?;
+    if players.iter().any(|p| p.finished.len() < p.episodes) {
+        return Err(LabError::Interrupted("the evaluation"));
+    }
     // episode k of environment i is number k · width + i
     let most = players.iter().map(|p| p.finished.len()).max().unwrap_or(0);
     Ok((0..most).flat_map(|k| players.iter().filter_map(move |p| p.finished.get(k).copied())).collect())
 }
 
-/// Evaluates the newest whole checkpoint of a run folder.
+/// Evaluates the newest intact checkpoint of a run folder with both action modes and adds the result to the folder's
+/// `eval.json`. `shown` is the mode that the report puts first.
+///
+/// Returns the report and one line about each damaged checkpoint that was passed over.
 pub fn evaluate_run(
     dir: &Path,
     make_env: &MakeEnv<'_>,
     plan: EvalPlan,
+    shown: ActionMode,
+    stop: &AtomicBool,
 ) -> Result<(EvalReport, Vec<String>), LabError> {
     let run = runs::read_config(dir)?;
     let spec = make_env()?.spec().clone();
     let (policy, normalizer, loaded) = load_policy(dir, &run, &spec)?;
-    let played = evaluate(&policy, &normalizer, make_env, plan)?;
-    let report = EvalReport {
-        task: run.run.task,
-        algo: run.run.algo,
-        episodes: played.len(),
-        seed: plan.seed,
-        stochastic: plan.stochastic,
-        ret: Spread::of(played.iter().map(|e| e.ret)),
-        cost: CostSpread::of(&played, run.run.limit),
-        length: Spread::of(played.iter().map(|e| e.len as f64)),
-        hash: loaded.hash,
+    let play = |mode| -> Result<Evaluation, LabError> {
+        let played = evaluate(&policy, &normalizer, make_env, plan, mode, stop)?;
+        Ok(Evaluation {
+            policy: mode,
+            episodes: played.len(),
+            seed: plan.seed,
+            ret: Spread::of(played.iter().map(|e| e.ret)),
+            cost: CostSpread::of(&played, run.run.limit),
+            length: Spread::of(played.iter().map(|e| e.len as f64)),
+            hash: loaded.hash.clone(),
+        })
     };
+    let new = ActionMode::ALL.into_iter().map(play).collect::<Result<Vec<_>, _>>()?;
+    let report = EvalReport::new(dir, run, new, shown);
     Ok((report, loaded.passed_over))
 }
 
-/// The policy and the normaliser of a run folder, and the checkpoint that they are from.
+/// Policy and normaliser of the newest intact checkpoint of a run folder, and that checkpoint.
 pub fn load_policy(
     dir: &Path,
     run: &ResolvedRun,
@@ -135,19 +181,19 @@ pub fn load_policy(
     Ok((policy, normalizer, loaded))
 }
 
-/// Mean, standard deviation (over n − 1) and 95 % interval of a mean (Student's t).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// Mean, standard deviation (with n − 1) and 95 % confidence interval of the mean (Student's t).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Mean.
     pub mean: f64,
-    /// Standard deviation; 0 for one episode.
+    /// Standard deviation; 0 for a single value.
     pub std: f64,
-    /// 95 % interval of the mean.
+    /// 95 % confidence interval of the mean; the mean itself for a single value.
     pub ci95: [f64; 2],
 }
 
 impl Spread {
-    /// Of some numbers, at least one.
+    /// Statistics of at least one number.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;
@@ -176,48 +222,120 @@ fn student_t_975(nu: usize) -> f64 {
         + fourth / (92_160.0 * v.powi(4))
 }
 
-/// The result of an evaluation: what `epo eval --json` prints and `eval.json` holds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EvalReport {
-    /// Task id.
-    pub task: String,
-    /// Algorithm.
-    pub algo: String,
-    /// Episodes played.
+/// Result of an evaluation with one action mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// How the actions were chosen.
+    pub policy: ActionMode,
+    /// Number of episodes.
     pub episodes: usize,
-    /// Names the episodes.
+    /// Seed of the episodes.
     pub seed: u64,
-    /// Whether actions were drawn.
-    pub stochastic: bool,
-    /// Undiscounted return.
+    /// Undiscounted return of an episode.
     #[serde(rename = "return")]
     pub ret: Spread,
-    /// Undiscounted cost.
+    /// Undiscounted cost of an episode.
     pub cost: CostSpread,
-    /// Steps.
+    /// Steps of an episode.
     pub length: Spread,
-    /// Hash of the checkpoint that played.
+    /// Hash of the checkpoint that was played.
     pub hash: String,
 }
 
-/// The cost of an evaluation, against its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// What `epo eval --json` prints and `eval.json` holds: one evaluation at the top level, and all evaluations of the
+/// run folder in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvalReport {
+    /// Task id.
+    pub task: String,
+    /// Name of the algorithm.
+    pub algo: String,
+    /// The evaluation that was asked for.
+    #[serde(flatten)]
+    pub shown: Evaluation,
+    /// Every evaluation of this run folder, oldest first: one per action mode, seed and checkpoint.
+    pub evaluations: Vec<Evaluation>,
+}
+
+/// `eval.json` as version 0.3 wrote it: one evaluation, with a flag instead of the name of the action mode.
+#[derive(Deserialize)]
+struct OldReport {
+    stochastic: bool,
+    episodes: usize,
+    seed: u64,
+    #[serde(rename = "return")]
+    ret: Spread,
+    cost: CostSpread,
+    length: Spread,
+    hash: String,
+}
+
+impl EvalReport {
+    /// File in a run folder.
+    pub const FILE: &str = "eval.json";
+
+    /// The new evaluations, added to those that the folder has. An unreadable `eval.json` is replaced.
+    fn new(dir: &Path, run: ResolvedRun, new: Vec<Evaluation>, shown: ActionMode) -> Self {
+        let mut evaluations = Self::evaluations(dir);
+        let key = |e: &Evaluation| (e.policy, e.seed, e.hash.clone());
+        evaluations.retain(|old| new.iter().all(|n| key(n) != key(old)));
+        let shown = new.iter().find(|e| e.policy == shown).unwrap_or(&new[0]).clone();
+        evaluations.extend(new);
+        Self { task: run.run.task, algo: run.run.algo, shown, evaluations }
+    }
+
+    /// The evaluations that a run folder has; none if there is no readable `eval.json`.
+    pub fn evaluations(dir: &Path) -> Vec<Evaluation> {
+        let text = std::fs::read_to_string(dir.join(Self::FILE)).unwrap_or_default();
+        if let Ok(report) = serde_json::from_str::<Self>(&text) {
+            return report.evaluations;
+        }
+        let Ok(old) = serde_json::from_str::<OldReport>(&text) else { return Vec::new() };
+        let policy = if old.stochastic { ActionMode::Sampled } else { ActionMode::Mean };
+        let OldReport { episodes, seed, ret, cost, length, hash, .. } = old;
+        vec![Evaluation { policy, episodes, seed, ret, cost, length, hash }]
+    }
+
+    /// Writes `eval.json`.
+    pub fn write(&self, dir: &Path) -> Result<(), LabError> {
+        let json = serde_json::to_string_pretty(self).unwrap_or_default(); // numbers and strings cannot fail
+        runs::write_whole(&dir.join(Self::FILE), format!("{json}\n").as_bytes())
+    }
+
+    /// The evaluations of the checkpoint that [`shown`](Self::shown) played, with its seed: one per action mode.
+    pub fn side_by_side(&self) -> impl Iterator<Item = &Evaluation> {
+        let Evaluation { seed, hash, .. } = &self.shown;
+        self.evaluations.iter().filter(move |e| e.seed == *seed && e.hash == *hash)
+    }
+}
+
+/// Costs of an evaluation and how they compare with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostSpread {
-    /// Mean, deviation, interval.
+    /// Mean, standard deviation and interval. If no episode had a negative cost, the interval starts at 0 or above.
     #[serde(flatten)]
     pub spread: Spread,
+    /// Median. Rare, expensive episodes move the mean and leave the median where it is.
+    #[serde(default)]
+    pub median: f64,
     /// Share of the episodes whose cost is within the limit.
     pub p_feasible: f64,
-    /// The limit.
+    /// Cost limit of the run.
     pub limit: f64,
 }
 
 impl CostSpread {
-    /// Of the costs of some episodes, at least one.
+    /// Statistics of the costs of at least one episode.
     pub fn of(episodes: &[Episode], limit: f64) -> Self {
         let within = episodes.iter().filter(|e| e.cost <= limit).count();
-        let spread = Spread::of(episodes.iter().map(|e| e.cost));
-        Self { spread, p_feasible: within as f64 / episodes.len() as f64, limit }
+        let mut spread = Spread::of(episodes.iter().map(|e| e.cost));
+        let mut costs: Vec<f64> = episodes.iter().map(|e| e.cost).collect();
+        costs.sort_by(f64::total_cmp);
+        if costs[0] >= 0.0 {
+            spread.ci95[0] = spread.ci95[0].max(0.0);
+        }
+        let median = (costs[(costs.len() - 1) / 2] + costs[costs.len() / 2]) / 2.0;
+        Self { spread, median, p_feasible: within as f64 / episodes.len() as f64, limit }
     }
 }
 
@@ -241,11 +359,64 @@ mod tests {
     fn the_share_within_the_limit_counts_equality() {
         let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
         let cost = CostSpread::of(&[episode(0.0), episode(25.0), episode(25.5), episode(9.0)], 25.0);
-        assert_eq!(cost.p_feasible, 0.75);
+        assert_eq!((cost.p_feasible, cost.median), (0.75, 17.0));
         let json = serde_json::to_value(cost).unwrap();
         assert!(
             json["mean"].is_number() && json["ci95"].is_array() && json["p_feasible"].is_number(),
             "{json}"
         );
+    }
+
+    #[test]
+    fn the_interval_of_a_cost_does_not_go_below_zero() {
+        let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
+        let cost = CostSpread::of(&[episode(0.0), episode(320.0)], 25.0);
+        assert_eq!((cost.spread.ci95[0], cost.median), (0.0, 160.0));
+        assert!(cost.spread.ci95[1] > 2000.0, "{cost:?}");
+        let negative = CostSpread::of(&[episode(-1.0), episode(320.0)], 25.0);
+        assert!(
+            negative.spread.ci95[0] < -1000.0,
+            "an environment whose costs are negative keeps Student's interval"
+        );
+    }
+
+    #[test]
+    fn evaluations_are_kept_side_by_side_and_old_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = |policy, seed, hash: &str| Evaluation {
+            policy,
+            episodes: 1,
+            seed,
+            ret: Spread::of([1.0].into_iter()),
+            cost: CostSpread::of(&[Episode { ret: 1.0, cost: 2.0, len: 3 }], 25.0),
+            length: Spread::of([3.0].into_iter()),
+            hash: hash.to_owned(),
+        };
+        let run = || ResolvedRun::from_layers(None, &[]).unwrap();
+        let both = |seed, hash| ActionMode::ALL.map(|mode| one(mode, seed, hash)).to_vec();
+        EvalReport::new(dir.path(), run(), both(0, "a"), ActionMode::Mean).write(dir.path()).unwrap();
+        EvalReport::new(dir.path(), run(), both(1, "a"), ActionMode::Mean).write(dir.path()).unwrap();
+        let last = EvalReport::new(dir.path(), run(), both(0, "a"), ActionMode::Sampled);
+        last.write(dir.path()).unwrap();
+        let seeds: Vec<_> = last.evaluations.iter().map(|e| (e.policy, e.seed)).collect();
+        use ActionMode::{Mean, Sampled};
+        assert_eq!(
+            seeds,
+            [(Mean, 1), (Sampled, 1), (Mean, 0), (Sampled, 0)],
+            "repeated: replaced; new: added"
+        );
+        assert_eq!(last.shown.policy, Sampled);
+        assert_eq!(last.side_by_side().count(), 2);
+        let file = dir.path().join(EvalReport::FILE);
+        let read: EvalReport = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(read, last);
+        // version 0.3
+        let old = r#"{"task":"T","algo":"epo","episodes":2,"seed":4,"stochastic":true,
+            "return":{"mean":1.0,"std":0.0,"ci95":[1.0,1.0]},
+            "cost":{"mean":2.0,"std":0.0,"ci95":[2.0,2.0],"p_feasible":1.0,"limit":25.0},
+            "length":{"mean":3.0,"std":0.0,"ci95":[3.0,3.0]},"hash":"h"}"#;
+        std::fs::write(&file, old).unwrap();
+        let read = EvalReport::evaluations(dir.path());
+        assert_eq!((read.len(), read[0].policy, read[0].seed), (1, Sampled, 4));
     }
 }

@@ -1,6 +1,7 @@
 //! How a run begins, goes on after a break, and is saved.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use epo_algos::{Agent, Batch, Rollout, UpdateReport};
 use epo_core::{CostReading, EnvPool, Purpose, Stream};
@@ -9,7 +10,7 @@ use epo_nn::Normalizer;
 use crate::collect::{MakeEnv, Worker, collect};
 use crate::config::ResolvedRun;
 use crate::episodes::{Episode, Episodes};
-use crate::evaluate::{EvalPlan, evaluate};
+use crate::evaluate::{ActionMode, EvalPlan, evaluate};
 use crate::record::{EpochRecord, Recorder, Row};
 use crate::state::{Counters, Learner, State, Tensors, from_files, to_files};
 use crate::train::Trainer;
@@ -193,8 +194,10 @@ impl<'a> Trainer<'a> {
             return Ok(None);
         }
         let (episodes, seed, threads) = (train.eval_episodes, self.run.run.seed, train.threads);
-        let plan = EvalPlan { episodes, seed, stochastic: false, threads };
-        evaluate(&self.agent.policy, &self.normalizer, self.make_env, plan).map(Some)
+        let plan = EvalPlan { episodes, seed, threads };
+        let go_on = AtomicBool::new(false); // the epoch is finished before a run stops
+        evaluate(&self.agent.policy, &self.normalizer, self.make_env, plan, ActionMode::Mean, &go_on)
+            .map(Some)
     }
 
     /// Writes the epoch's row and episodes.

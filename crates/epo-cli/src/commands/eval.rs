@@ -2,30 +2,32 @@
 
 use std::path::PathBuf;
 
-use epo_lab::evaluate::{EvalPlan, EvalReport, Spread, evaluate_run};
-use epo_lab::runs;
+use anyhow::Context;
+use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, evaluate_run};
+use epo_lab::{runs, stop};
 
 use crate::exit::Code;
-use crate::output::print;
+use crate::output::{print, table};
 
 /// Arguments of `epo eval`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Run folder
     run: PathBuf,
-    /// Episodes to play
+    /// Number of episodes for each of the two policies (mean action, sampled action)
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     episodes: u32,
-    /// Names the episodes
+    /// Seed of the evaluation episodes
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Draw actions as in training, instead of taking the mean
+    /// Report the policy that samples its actions first, and apply --max-cost to it, instead of the one that takes
+    /// the mean action
     #[arg(long)]
     stochastic: bool,
-    /// Exit with code 3 if the mean cost is above this
-    #[arg(long, value_name = "X")]
+    /// Exit with code 3 if the mean cost of the reported policy is above this
+    #[arg(long, value_name = "X", value_parser = number)]
     max_cost: Option<f64>,
-    /// Threads; does not change a number [default: all cores]
+    /// Number of threads; does not change the results [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
     /// Print one JSON document
@@ -33,7 +35,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Evaluates a run and leaves `eval.json` in its folder.
+/// A number that can be compared with: everything but NaN.
+fn number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if !x.is_nan() => Ok(x),
+        _ => Err("expected a number".to_owned()),
+    }
+}
+
+/// Evaluates a run and adds the result to `eval.json` in its folder.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let config = runs::read_config(&args.run)?;
     let make_env = runs::task_maker(&config.run.task)?;
@@ -41,35 +51,55 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let plan = EvalPlan {
         episodes: args.episodes as usize,
         seed: args.seed,
-        stochastic: args.stochastic,
         threads: args.threads.unwrap_or_else(cores),
     };
     if let Some(note) = runs::other_version(&args.run) {
         tell!("note: {note}");
     }
-    let (report, notes) = evaluate_run(&args.run, &make_env, plan)?;
-    notes.iter().for_each(|note| tell!("{note}; the one before it is used"));
-    let json = serde_json::to_string_pretty(&report)?;
-    let said = if args.json { json.clone() } else { text(&report) };
-    print(&said)?; // first: the folder may be another's, not writable
-    runs::write_whole(&args.run.join("eval.json"), format!("{json}\n").as_bytes())?;
+    let shown = if args.stochastic { ActionMode::Sampled } else { ActionMode::Mean };
+    let stop = stop::on_signals().context("cannot listen for signals")?;
+    let (report, notes) = evaluate_run(&args.run, &make_env, plan, shown, &stop)?;
+    notes.iter().for_each(|note| tell!("{note}; the previous checkpoint is used"));
+    // printed before it is saved: the folder may not be writable
+    print(&if args.json { serde_json::to_string_pretty(&report)? } else { text(&report) })?;
+    report.write(&args.run)?;
+    let cost = report.shown.cost.spread.mean;
     match args.max_cost {
-        Some(most) if report.cost.spread.mean > most => {
-            tell!("the mean cost {} is above {most}", report.cost.spread.mean);
+        Some(most) if cost > most => {
+            tell!("the mean cost {cost} of the policy with the {} is above {most}", shown.label());
             Ok(Code::NotMet)
         }
         _ => Ok(Code::Done),
     }
 }
 
-fn text(report: &EvalReport) -> String {
-    let EvalReport { task, algo, episodes, cost, .. } = report;
-    let line = |name: &str, s: &Spread| {
-        format!("\n{name:<7} {:>9.3} ± {:<8.3} 95 % [{:.3}, {:.3}]", s.mean, s.std, s.ci95[0], s.ci95[1])
+/// A table with one row per action mode.
+pub(crate) fn text(report: &EvalReport) -> String {
+    let Evaluation { episodes, cost, .. } = &report.shown;
+    let header = [
+        "Policy".to_owned(),
+        "Return [95 % interval]".to_owned(),
+        "Cost [95 % interval]".to_owned(),
+        "Median cost".to_owned(),
+        format!("Cost ≤ {}", cost.limit),
+        "Steps".to_owned(),
+    ];
+    let row = |e: &Evaluation| {
+        let interval = |mean: f64, [lo, hi]: [f64; 2]| format!("{mean:.2} [{lo:.2}, {hi:.2}]");
+        [
+            e.policy.label().to_owned(),
+            interval(e.ret.mean, e.ret.ci95),
+            interval(e.cost.spread.mean, e.cost.spread.ci95),
+            format!("{:.1}", e.cost.median),
+            format!("{:.0} %", 100.0 * e.cost.p_feasible),
+            format!("{:.0}", e.length.mean),
+        ]
     };
-    format!("{algo} on {task}, {episodes} episodes")
-        + &line("return", &report.ret)
-        + &line("cost", &cost.spread)
-        + &line("length", &report.length)
-        + &format!("\n{:.1} % of the episodes within the limit of {}", 100.0 * cost.p_feasible, cost.limit)
+    let rows: Vec<_> = std::iter::once(header).chain(report.side_by_side().map(row)).collect();
+    let EvalReport { task, algo, .. } = report;
+    let plural = if *episodes == 1 { "episode" } else { "episodes" };
+    format!(
+        "Evaluation of {algo} on {task}: {episodes} {plural} per policy\n\n{}",
+        table(&rows, 1).join("\n")
+    )
 }

@@ -1,9 +1,12 @@
 //! `epo train`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use epo_lab::collect::MakeEnv;
 use epo_lab::config::ResolvedRun;
+use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, evaluate_run};
 use epo_lab::train::Trainer;
 use epo_lab::{runs, stop};
 
@@ -113,9 +116,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     progress.finish();
     let end = ended?;
     output::print(&format!("run {}\nhash {}", dir.display(), end.hash))?;
-    if end.finished {
-        return Ok(Code::Done);
+    if !end.finished {
+        tell!("interrupted; continue with: {} train --resume '{}'", output::program(), dir.display());
+        return Ok(Code::Interrupted);
     }
-    tell!("interrupted; go on with: epo train --resume '{}'", dir.display());
-    Ok(Code::Interrupted)
+    final_evaluation(&dir, &run, &make_env, &end.hash, args.quiet, &stop)?;
+    Ok(Code::Done)
+}
+
+/// Evaluates a finished run with the mean and with the sampled action, unless that has been done.
+fn final_evaluation(
+    dir: &Path,
+    run: &ResolvedRun,
+    make_env: &MakeEnv<'_>,
+    hash: &str,
+    quiet: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let episodes = run.train.final_eval_episodes;
+    if episodes == 0 || EvalReport::evaluations(dir).iter().any(|e| e.hash == hash) {
+        return Ok(());
+    }
+    if !quiet {
+        tell!("evaluating: {episodes} episodes with the mean action and {episodes} with sampled actions");
+    }
+    let plan = EvalPlan { episodes, seed: 0, threads: run.train.threads };
+    let (report, _) = evaluate_run(dir, make_env, plan, ActionMode::Mean, stop)?;
+    report.write(dir)?;
+    if !quiet {
+        output::print(&format!("\n{}", super::eval::text(&report)))?;
+    }
+    Ok(())
 }
