@@ -20,6 +20,7 @@ pub mod npz;
 mod numpy_generator;
 mod numpy_legacy;
 pub mod parity;
+mod physics;
 mod registry;
 pub mod rollout;
 mod task_env;
@@ -27,5 +28,6 @@ mod velocity;
 
 pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
-pub use registry::{TaskError, TaskInfo, make, task, tasks};
+pub use physics::{Physics, UnknownPhysics};
+pub use registry::{TaskError, TaskInfo, make, make_with, task, tasks};
 pub use task_env::TaskEnv;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::{TaskEnv, navigation, velocity};
+use crate::{Physics, TaskEnv, navigation, velocity};
 
 /// One task of the list.
 #[derive(Clone, Debug)]
@@ -69,9 +69,14 @@ pub fn task(id: &str) -> Result<&'static TaskInfo, TaskError> {
     Err(TaskError::Unknown { id: id.to_owned(), nearest })
 }
 
-/// Compiles the task of that id. For more environments of it, use [`TaskEnv::try_clone`].
+/// Compiles the task of that id with the published physics. For more environments of it, use [`TaskEnv::try_clone`].
 pub fn make(id: &str) -> Result<TaskEnv, TaskError> {
-    TaskEnv::new(task(id)?)
+    make_with(id, Physics::Published)
+}
+
+/// Compiles the task of that id with the given physics.
+pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
+    TaskEnv::new(task(id)?, physics)
 }
 
 #[cfg(test)]

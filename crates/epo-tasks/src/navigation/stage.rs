@@ -10,6 +10,7 @@ use super::layout::{Crowded, Layout, Spot, distance};
 use super::mjcf::{GREMLIN_Z, Pose, height, mjcf};
 use super::robots::Robot;
 use super::scene::{Kind, Object, Scene};
+use crate::Physics;
 use crate::numpy_legacy::RandomState;
 
 /// Radius of the circle on which gremlins are carried, metres; one turn takes 2π seconds.
@@ -23,6 +24,8 @@ pub(crate) struct Stage {
     pub(crate) touched: Touched,
     pub(crate) scene: &'static Scene,
     pub(crate) robot: &'static Robot,
+    /// Whether bodies at rest sleep: only with fast physics, and only if there is a loose body that comes to rest.
+    pub(super) sleeps: bool,
     layout: Layout,
     /// The body of every entry of the layout; the robot is the first.
     bodies: Vec<BodyId>,
@@ -60,19 +63,21 @@ enum Touch {
 
 impl Stage {
     /// Compiles the scene with its bodies at arbitrary places; [`reset`](Self::reset) puts them where they belong.
-    pub(crate) fn new(robot: &'static Robot, scene: &'static Scene) -> Result<Self, Error> {
+    pub(crate) fn new(robot: &'static Robot, scene: &'static Scene, physics: Physics) -> Result<Self, Error> {
         // not the origin: MuJoCo notes at compile time which geoms sit exactly on their body's frame
         let n = 1 + scene.objects.iter().map(|o| o.n).sum::<usize>();
         let poses: Vec<_> = (0..n).map(|i| Pose { xy: [i as f64 + 1.0, 0.5], angle: 0.5 }).collect();
-        Self::with(Sim::from_xml(&mjcf(robot, scene, &poses))?, robot, scene)
+        let comes_to_rest = |o: &Object| matches!(o.kind, Kind::Vase | Kind::PushBox);
+        let sleeps = physics == Physics::Fast && scene.objects.iter().any(comes_to_rest);
+        Self::with(Sim::from_xml(&mjcf(robot, scene, &poses))?, robot, scene, sleeps)
     }
 
     /// A second stage of the same scene, not yet reset, without compiling again.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
-        Self::with(self.sim.try_clone()?, self.robot, self.scene)
+        Self::with(self.sim.try_clone()?, self.robot, self.scene, self.sleeps)
     }
 
-    fn with(sim: Sim, robot: &'static Robot, scene: &'static Scene) -> Result<Self, Error> {
+    fn with(sim: Sim, robot: &'static Robot, scene: &'static Scene, sleeps: bool) -> Result<Self, Error> {
         let w = scene.half_width;
         let square = [-w, -w, w, w];
         let mut spots = vec![Spot::within(scene.start.unwrap_or(square), scene.start_keepout)];
@@ -98,6 +103,7 @@ impl Stage {
             touched: Touched::default(),
             scene,
             robot,
+            sleeps,
             layout: Layout::new(spots),
             poses: vec![Pose::default(); bodies.len()],
             bodies,
@@ -124,6 +130,12 @@ impl Stage {
         })
     }
 
+    /// How many vases and boxes sleep.
+    #[cfg(test)]
+    pub(crate) fn n_asleep(&self) -> usize {
+        (0..self.sim.n_bodies()).filter(|&b| self.sim.is_asleep(BodyId(b))).count()
+    }
+
     /// Where the positions of the loose bodies are in `qpos`.
     #[cfg(test)]
     pub(crate) fn loose_qpos(&self) -> impl Iterator<Item = usize> {
@@ -134,6 +146,7 @@ impl Stage {
 
     /// Draws a layout from a freshly seeded generator and puts everything there, at rest.
     pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
+        self.sim.set_sleep(false); // fixed bodies are placed while nothing sleeps
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;
         self.draw_poses();
@@ -146,6 +159,7 @@ impl Stage {
         }
         self.sim.reset_placed();
         self.forward();
+        self.sim.set_sleep(self.sleeps);
         Ok(())
     }
 
@@ -223,8 +237,7 @@ impl Stage {
     }
 
     fn move_goal(&mut self, xy: [f64; 2]) {
-        self.sim.set_body_xy(self.bodies[self.goal.expect("the scene has a goal")], xy);
-        self.sim.forward(); // nothing collides with the goal: no contact can change
+        self.sim.move_fixed(self.bodies[self.goal.expect("the scene has a goal")], xy);
     }
 
     /// Position of the robot.
