@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
+use epo_report::history::{VERSION_KEY, version_note};
 
 use crate::LabError;
-use crate::config::{ResolvedRun, VERSION_KEY};
+use crate::config::ResolvedRun;
 
 /// Version of this program, which `config.toml` of a run names.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -70,12 +71,6 @@ pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError
 pub fn other_version(dir: &Path) -> Option<String> {
     let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
     version_note(table.get(VERSION_KEY)?.as_str()?)
-}
-
-/// The sentence of [`other_version`].
-pub(crate) fn version_note(version: &str) -> Option<String> {
-    let differs = version != VERSION;
-    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
 }
 
 /// Writes a file under a temporary name, syncs and renames it.

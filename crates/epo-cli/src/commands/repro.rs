@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use epo_lab::report::Options;
 use epo_lab::repro::{Experiment, Measuring, Shrink, estimate, until_done};
+use epo_report::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use epo_lab::history::read_run;
-use epo_lab::report::Achieved;
-use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive};
+use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive, run_folder};
+use epo_report::Achieved;
+use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
@@ -162,8 +162,7 @@ impl Row {
             Fate::Failed(ended, log) => ("failed", Some(ended), Some(log)),
             Fate::Pending => ("pending", None, None),
         };
-        let parents = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
-        let folder = parents.map(|parent| parent.path().join(&run.id)).find(|dir| dir.is_dir());
+        let folder = run_folder(out, &run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
         let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());
