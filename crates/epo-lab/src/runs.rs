@@ -9,7 +9,7 @@ use epo_core::Env;
 use epo_report::history::{VERSION_KEY, version_note};
 
 use crate::LabError;
-use crate::config::ResolvedRun;
+use crate::config::{ConfigError, ResolvedRun};
 
 /// Version of this program, which `config.toml` of a run names.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -17,6 +17,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
 /// of that name in place of seed and time.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
+    name.map_or(Ok(()), check_name)?;
     let parent = runs.join(format!("{}-{{{}}}", display_name(&run.run.algo), run.run.task));
     fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
     if let Some(name) = name {
@@ -44,6 +45,27 @@ fn display_name(algo: &str) -> String {
         "ppo-lag" => "PPOLag".to_owned(),
         other => other.to_uppercase(),
     }
+}
+
+/// Refuses a name that is not the name of one folder, or that would confuse a terminal or a script.
+fn check_name(name: &str) -> Result<(), ConfigError> {
+    let refuse = |why: &str| {
+        let got = name.escape_debug().to_string();
+        Err(ConfigError::Value { key: "--name".to_owned(), got, why: why.to_owned() })
+    };
+    if name.is_empty() {
+        return refuse("must not be empty");
+    }
+    if name.len() > 200 {
+        return refuse("must have at most 200 bytes");
+    }
+    if name.contains(['/', '\\']) || name == "." || name == ".." {
+        return refuse("must be the name of one folder, without a path");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("must not contain control characters");
+    }
+    Ok(())
 }
 
 /// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
@@ -135,6 +157,15 @@ mod tests {
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
         write_config(&named, &run).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+        let long = "x".repeat(300);
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a\nhash 0", "\u{1b}[31m", &long] {
+            let refused = new_folder(dir.path(), &run, Some(bad)).unwrap_err();
+            assert!(matches!(refused, LabError::Config(_)), "{refused}");
+            assert!(
+                !refused.to_string().contains(['\n', '\u{1b}']),
+                "nothing of it reaches the terminal raw"
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::{Code, Exit};
-use crate::output;
+use crate::output::{self, duration};
 
 /// Arguments of `epo sweep`.
 #[derive(clap::Args, Debug)]
@@ -215,16 +215,6 @@ impl Summary {
             lines.push("`--retry-failed` tries failed runs again".to_owned());
         }
         lines.join("\n")
-    }
-}
-
-/// `1 h 02 min`, `3 min 20 s` or `4 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let s = seconds.round() as u64;
-    match (s / 3600, s / 60 % 60, s % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
     }
 }
 
