@@ -24,6 +24,11 @@ pub(crate) fn program() -> String {
     std::env::args().next().unwrap_or_else(|| "epo".to_owned())
 }
 
+/// `1 run`, `2 runs`.
+pub(crate) fn plural(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// `1 h 02 min`, `3 min 20 s` or `4 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     let s = seconds.round() as u64;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::report;
 use super::sweep::{How, drive_all, usage, what};
 use crate::exit::Code;
-use crate::output::{self, duration};
+use crate::output::{self, duration, plural};
 
 /// Arguments of `epo repro`.
 #[derive(clap::Args, Debug)]
@@ -134,9 +134,10 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&times).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{} runs, {jobs} side by side with {threads} threads each: between {} and {} on this machine, as busy as it is \
+        "{}, {jobs} side by side with {} each: between {} and {} on this machine, as busy as it is \
          now.",
-        runs.len(),
+        plural(runs.len(), "run"),
+        plural(threads, "thread"),
         duration(least),
         duration(most)
     ));

@@ -260,8 +260,8 @@ impl Screen {
 
 fn headline(o: &Overview) -> String {
     if o.stopping {
-        let runs = o.running.len();
-        return format!("stopping: {runs} runs finish their epoch and save; Ctrl-C again leaves at once");
+        let runs = output::plural(o.running.len(), "run");
+        return format!("stopping: waiting for {runs} to finish the epoch and save; Ctrl-C again leaves at once");
     }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {
