@@ -67,8 +67,8 @@ impl Code {
                 Self::Usage
             }
             LabError::Run { .. } => Self::Corrupt,
-            LabError::Io { .. } => Self::Io,
-            LabError::Interrupted(_) => Self::Interrupted,
+            LabError::Io { .. } | LabError::Moved(_) => Self::Io,
+            LabError::Interrupted(_) | LabError::Locked { .. } => Self::Interrupted,
             _ if error.is_not_finite() => Self::NotFinite,
             _ => Self::Failed,
         }

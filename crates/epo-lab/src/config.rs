@@ -7,15 +7,13 @@
 //! number is concrete and checked against the others. It is saved as `config.toml`, and that file repeats the run.
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
+use epo_report::history::VERSION_KEY;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::episodes::WINDOW;
 use crate::layers::{assignment, nearest, overlay};
-
-/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
-pub(crate) const VERSION_KEY: &str = "epo_version";
 
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 //! The defaults are a complete table, so they are the list of valid keys and their types. A whole number may be
 //! written `1e6`, and a number with a fraction `1`.
 
+use epo_report::settings::leaves;
 use toml::{Table, Value};
 
 use crate::config::ConfigError;
@@ -65,19 +66,9 @@ fn convert(default: &Value, value: &Value, path: &str) -> Result<Value, ConfigEr
 }
 
 fn unknown(path: &str, root: &Table) -> ConfigError {
-    let mut keys = Vec::new();
-    leaves(root, "", &mut keys);
-    ConfigError::UnknownKey { key: path.to_owned(), nearest: nearest(path, keys.iter().map(String::as_str)) }
-}
-
-fn leaves(table: &Table, path: &str, keys: &mut Vec<String>) {
-    for (key, value) in table {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        match value {
-            Value::Table(inner) => leaves(inner, &path, keys),
-            _ => keys.push(path),
-        }
-    }
+    let keys = leaves(root);
+    let names = keys.iter().map(|(name, _)| name.as_str());
+    ConfigError::UnknownKey { key: path.to_owned(), nearest: nearest(path, names) }
 }
 
 /// The candidate that is most like `name`, by the whole or by the last part of the dotted name.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
+use epo_report::history::{VERSION_KEY, version_note};
 
 use crate::LabError;
-use crate::config::{ResolvedRun, VERSION_KEY};
+use crate::config::{ConfigError, ResolvedRun};
 
 /// Version of this program, which `config.toml` of a run names.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -16,6 +17,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
 /// of that name in place of seed and time.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
+    name.map_or(Ok(()), check_name)?;
     let parent = runs.join(format!("{}-{{{}}}", display_name(&run.run.algo), run.run.task));
     fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
     if let Some(name) = name {
@@ -45,6 +47,27 @@ fn display_name(algo: &str) -> String {
     }
 }
 
+/// Refuses a name that is not the name of one folder, or that would confuse a terminal or a script.
+fn check_name(name: &str) -> Result<(), ConfigError> {
+    let refuse = |why: &str| {
+        let got = name.escape_debug().to_string();
+        Err(ConfigError::Value { key: "--name".to_owned(), got, why: why.to_owned() })
+    };
+    if name.is_empty() {
+        return refuse("must not be empty");
+    }
+    if name.len() > 200 {
+        return refuse("must have at most 200 bytes");
+    }
+    if name.contains(['/', '\\']) || name == "." || name == ".." {
+        return refuse("must be the name of one folder, without a path");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("must not contain control characters");
+    }
+    Ok(())
+}
+
 /// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
@@ -70,12 +93,6 @@ pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError
 pub fn other_version(dir: &Path) -> Option<String> {
     let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
     version_note(table.get(VERSION_KEY)?.as_str()?)
-}
-
-/// The sentence of [`other_version`].
-pub(crate) fn version_note(version: &str) -> Option<String> {
-    let differs = version != VERSION;
-    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
 }
 
 /// Writes a file under a temporary name, syncs and renames it.
@@ -106,7 +123,7 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
 
 /// A function that makes environments of the task of that id. The task is compiled once and then copied.
 pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let make = epo_tasks::env_maker(id)?;
+    let make = epo_tasks::env_maker(id, epo_tasks::Physics::Published)?;
     Ok(move || Ok(make()?))
 }
 
@@ -140,6 +157,15 @@ mod tests {
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
         write_config(&named, &run).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+        let long = "x".repeat(300);
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a\nhash 0", "\u{1b}[31m", &long] {
+            let refused = new_folder(dir.path(), &run, Some(bad)).unwrap_err();
+            assert!(matches!(refused, LabError::Config(_)), "{refused}");
+            assert!(
+                !refused.to_string().contains(['\n', '\u{1b}']),
+                "nothing of it reaches the terminal raw"
+            );
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::config::ResolvedRun;
 use crate::episodes::{Episode, Episodes};
 use crate::evaluate::{ActionMode, EvalPlan, evaluate};
 use crate::record::{EpochRecord, Recorder, Row};
-use crate::state::{Counters, Learner, State, Tensors, from_files, to_files};
+use crate::state::{Counters, Learner, State, Tensors, fits, from_files, to_files};
 use crate::train::Trainer;
 use crate::{LabError, checkpoint, runs};
 
@@ -55,11 +55,11 @@ impl<'a> Trainer<'a> {
             trainer.notes.push("the run had no checkpoint yet; it begins again".to_owned());
             return Ok(trainer);
         }
-        let loaded = checkpoint::load(&root)?;
+        let loaded = checkpoint::load(&root, fits)?;
         let (state, tensors) = from_files(&loaded.files).map_err(|why| LabError::run(&root, why))?;
         let mut trainer = Self::build(dir, run, make_env, Some(&state))?;
         trainer.restore(state, &tensors).map_err(|why| LabError::run(&root, why))??;
-        checkpoint::forget_after(&root, loaded.number)?;
+        checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
         trainer.notes.extend(version);
         let back = |note| format!("{note}; going on from epoch {}", loaded.number);

@@ -152,6 +152,16 @@ pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Te
     Ok((state, tensors))
 }
 
+/// Whether the files of checkpoint `number` are a checkpoint after so many epochs, for [`crate::checkpoint::load`].
+pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+    let (state, tensors) = from_files(files)?;
+    if u64::from(state.epoch) != number {
+        return Err(format!("it holds epoch {}, not {number}", state.epoch));
+    }
+    let bad = tensors.f64.iter().find(|(_, data)| data.iter().any(|x| !x.is_finite()));
+    bad.map_or(Ok(()), |(name, _)| Err(format!("{name} has an entry that is not finite")))
+}
+
 impl Learner<'_> {
     /// Takes back what was saved.
     pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {

@@ -18,7 +18,7 @@ mod messages;
 
 use mujoco_rs::mujoco_c::{mj_normalizeQuat, mj_objectVelocity, mjtWarning};
 use mujoco_rs::prelude::*;
-use mujoco_rs::wrappers::mj_model::{MjtDisableBit, MjtGeomBase, MjtObjBase};
+use mujoco_rs::wrappers::mj_model::{MjtDisableBit, MjtEnableBit, MjtGeomBase, MjtObjBase};
 
 /// What can go wrong when a model is built.
 #[derive(Debug, thiserror::Error)]
@@ -211,6 +211,23 @@ impl Sim {
         *flags = if on { *flags & !bit } else { *flags | bit };
     }
 
+    /// Lets bodies at rest sleep, or (`false`) wakes all of them in the next forward pass.
+    ///
+    /// A sleeping body is not simulated until something touches it. Switch sleep off before
+    /// [`reset_placed`](Self::reset_placed), and on again only after a [`forward`](Self::forward) pass: fixed bodies are
+    /// computed while it is off, and never while it is on.
+    pub fn set_sleep(&mut self, on: bool) {
+        let bit = MjtEnableBit::mjENBL_SLEEP as i32;
+        let flags = &mut self.data.model_opt_mut().enableflags;
+        *flags = if on { *flags | bit } else { *flags & !bit };
+    }
+
+    /// Whether a body is asleep.
+    pub fn is_asleep(&self, body: BodyId) -> bool {
+        let tree = self.model().body_treeid()[body.0]; // none for a fixed body
+        usize::try_from(tree).is_ok_and(|tree| self.data.tree_asleep()[tree] >= 0)
+    }
+
     /// Notices positions and velocities that are not finite or huge, as `mj_step` does before it begins.
     pub fn check_state(&mut self) {
         self.data.check_pos();
@@ -277,11 +294,28 @@ impl Sim {
         self.data.reset();
     }
 
-    /// Moves a fixed body in the plane, from the next [`forward`](Self::forward) on.
-    pub fn set_body_xy(&mut self, body: BodyId, xy: [f64; 2]) {
+    /// Moves a fixed body in the plane, at once: its frame, its centre of mass and its geoms are where the next
+    /// [`forward`](Self::forward) pass would put them. (With sleep on no pass would: it leaves fixed bodies alone.)
+    ///
+    /// The body must be a child of the world, without children, and nothing may collide with it.
+    pub fn move_fixed(&mut self, body: BodyId, xy: [f64; 2]) {
+        let BodyId(b) = body;
         // SAFETY: as in `place`.
         let model = unsafe { self.data.model_mut() };
-        model.body_pos_mut()[body.0][..2].copy_from_slice(&xy);
+        debug_assert!(model.body_parentid()[b] == 0 && model.body_jntnum()[b] == 0, "body {b} is not fixed");
+        model.body_pos_mut()[b][..2].copy_from_slice(&xy);
+        let pos = model.body_pos()[b];
+        self.data.xpos_mut()[b] = pos;
+        let model = self.data.model();
+        let (ipos, iquat, frame) = (model.body_ipos()[b], model.body_iquat()[b], model.body_sameframe()[b]);
+        self.data.xipos_mut()[b] = self.data.local_to_global(&ipos, &iquat, b, frame).0;
+        let model = self.data.model();
+        let first = model.body_geomadr()[b] as usize;
+        for g in first..first + model.body_geomnum()[b] as usize {
+            let model = self.data.model();
+            let (pos, quat, frame) = (model.geom_pos()[g], model.geom_quat()[g], model.geom_sameframe()[g]);
+            self.data.geom_xpos_mut()[g] = self.data.local_to_global(&pos, &quat, b, frame).0;
+        }
     }
 
     /// Target positions of the mocap bodies, in the order of the model.
@@ -323,6 +357,10 @@ impl Sim {
     /// World position of a body's frame.
     pub fn xpos(&self, body: BodyId) -> [f64; 3] {
         self.data.xpos()[body.0]
+    }
+    /// World position of a geom.
+    pub fn geom_xpos(&self, geom: GeomId) -> [f64; 3] {
+        self.data.geom_xpos()[geom.0]
     }
     /// World orientation of a body's frame, as (w, x, y, z).
     pub fn xquat(&self, body: BodyId) -> [f64; 4] {

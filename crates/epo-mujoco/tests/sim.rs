@@ -12,7 +12,7 @@ const SCENE: &str = r#"<mujoco>
     <body name="box" pos="1 2 .5"><freejoint/><geom name="box" type="box" size=".1 .1 .1" rgba="1 0 0 .5"/></body>
     <body name="carried" pos="3 0 .5"><freejoint/><geom name="carried" size=".1"/></body>
     <body name="carrier" mocap="true"><geom name="carrier" size=".05" contype="0" conaffinity="0"/></body>
-    <body name="mark" pos="-1 -1 .1"><geom name="mark" type="cylinder" size=".3 .1" contype="0" conaffinity="0"/></body>
+    <body name="mark" pos="-1 -1 .1"><geom name="mark" pos=".25 0 0" type="cylinder" size=".3 .1" contype="0" conaffinity="0"/></body>
     <body name="slider" pos="0 5 1"><joint type="slide" axis="1 0 0"/><geom size=".1"/><site name="s"/></body>
   </worldbody>
   <equality><weld body1="carrier" body2="carried"/></equality>
@@ -52,12 +52,64 @@ fn bodies_are_placed_and_the_weld_follows() {
 }
 
 #[test]
-fn fixed_bodies_move_with_the_next_forward_pass() {
+fn fixed_bodies_move_at_once_and_stay_there() {
     let mut sim = Sim::from_xml(SCENE).unwrap();
-    let mark = sim.body("mark").unwrap();
-    sim.set_body_xy(mark, [4.0, 4.5]);
+    let (mark, geom) = (sim.body("mark").unwrap(), sim.geom("mark").unwrap());
+    for sleep in [false, true] {
+        sim.forward();
+        sim.set_sleep(sleep);
+        let at = [4.0 + f64::from(u8::from(sleep)), 4.5, 0.1];
+        sim.move_fixed(mark, [at[0], at[1]]);
+        for _ in 0..3 {
+            let offset = [at[0] + 0.25, at[1], at[2]]; // of the geom in its body
+            assert_eq!(
+                (sim.xpos(mark), sim.xipos()[mark.0], sim.geom_xpos(geom)),
+                (at, offset, offset),
+                "{sleep}"
+            );
+            sim.step();
+        }
+    }
+}
+
+#[test]
+fn a_body_at_rest_sleeps_until_it_is_touched_or_all_are_woken() {
+    let mut sim = Sim::from_xml(SCENE).unwrap();
+    let body = sim.body("box").unwrap();
+    sim.place(body, [-2.0, 0.5, 0.1 - 1e-5], [1.0, 0.0, 0.0, 0.0]);
+    let slider = sim.body("slider").unwrap();
+    sim.place(slider, [-1.0, 0.5, 0.15], [1.0, 0.0, 0.0, 0.0]);
+    sim.reset_placed();
     sim.forward();
-    assert_eq!(sim.xpos(mark), [4.0, 4.5, 0.1]);
+    let mut awake = sim.try_clone().unwrap();
+    sim.set_sleep(true);
+    assert!(!sim.is_asleep(body));
+    let place = |sim: &Sim| bits(&sim.xpos(body));
+    for _ in 0..500 {
+        sim.step();
+        awake.step();
+    }
+    assert!(sim.is_asleep(body));
+    assert!(!awake.is_asleep(body), "sleep is off unless it is asked for");
+    assert!(!sim.is_asleep(slider), "a body with a motor never sleeps");
+    assert!(!sim.is_asleep(sim.body("mark").unwrap()), "a fixed body does not either");
+    let slept_at = place(&sim);
+    for _ in 0..100 {
+        sim.step();
+    }
+    assert_eq!(place(&sim), slept_at, "it does not move by a bit");
+    *sim.qpos_mut().last_mut().unwrap() = -0.85; // the slider, now 5 cm into the box
+    sim.forward();
+    assert!(!sim.is_asleep(body), "what is touched wakes up");
+    sim.reset();
+    sim.forward();
+    for _ in 0..500 {
+        sim.step();
+    }
+    assert!(sim.is_asleep(body));
+    sim.set_sleep(false);
+    sim.forward();
+    assert!(!sim.is_asleep(body));
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod npz;
 mod numpy_generator;
 mod numpy_legacy;
 pub mod parity;
+mod physics;
 mod registry;
 pub mod rollout;
 mod task_env;
@@ -27,5 +28,8 @@ mod velocity;
 
 pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
-pub use registry::{MakeEnv, TaskError, TaskInfo, env_maker, make, register, register_env, task, tasks};
+pub use physics::{Physics, UnknownPhysics};
+pub use registry::{
+    MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
+};
 pub use task_env::TaskEnv;

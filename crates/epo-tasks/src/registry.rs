@@ -5,7 +5,7 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use epo_core::{Env, EnvError, TaskFamily};
 
 use crate::navigation::NavigationTask;
-use crate::{TaskEnv, navigation, velocity};
+use crate::{Physics, TaskEnv, navigation, velocity};
 
 /// One task of the list.
 #[derive(Clone, Debug)]
@@ -174,20 +174,30 @@ fn add(info: TaskInfo) -> Result<&'static TaskInfo, TaskError> {
     Ok(info)
 }
 
-/// Compiles the task of that id. For more environments of it, use [`TaskEnv::try_clone`].
+/// Compiles the task of that id with the published physics. For more environments of it, use [`TaskEnv::try_clone`].
 ///
 /// It makes tasks that MuJoCo simulates; [`env_maker`] makes environments of any task.
 pub fn make(id: &str) -> Result<TaskEnv, TaskError> {
-    TaskEnv::new(task(id)?)
+    make_with(id, Physics::Published)
+}
+
+/// Compiles the task of that id with the given physics.
+pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
+    TaskEnv::new(task(id)?, physics)
 }
 
 /// A function that makes environments of the task of that id. The task is compiled once and then copied.
-pub fn env_maker(id: &str) -> Result<Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>, TaskError> {
+///
+/// An environment that was added with [`register_env`] has its own physics, whatever `physics` says.
+pub fn env_maker(
+    id: &str,
+    physics: Physics,
+) -> Result<Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>, TaskError> {
     let info = task(id)?;
     if let Source::Own(make) = info.source {
         return Ok(Box::new(move || make().map_err(|source| TaskError::Env { id: info.id.clone(), source })));
     }
-    let compiled = TaskEnv::new(info)?;
+    let compiled = TaskEnv::new(info, physics)?;
     Ok(Box::new(move || Ok(Box::new(compiled.try_clone()?))))
 }
 

@@ -5,7 +5,7 @@ use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
 
 use crate::registry::{Source, TaskError, TaskInfo};
-use crate::{navigation, velocity};
+use crate::{Physics, navigation, velocity};
 
 /// Reward of a step in which the simulation diverged.
 const DIVERGED_REWARD: f64 = -10.0;
@@ -30,6 +30,7 @@ enum World {
 #[derive(Debug)]
 pub struct TaskEnv {
     info: &'static TaskInfo,
+    physics: Physics,
     spec: EnvSpec,
     world: World,
     /// One number per name in `spec.cost_terms`; the last is `cost_exception`.
@@ -41,12 +42,13 @@ pub struct TaskEnv {
 
 impl TaskEnv {
     /// Compiles the task.
-    pub(crate) fn new(info: &'static TaskInfo) -> Result<Self, TaskError> {
+    pub(crate) fn new(info: &'static TaskInfo, physics: Physics) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
         let world = match &info.source {
             Source::Navigation(task) => {
-                World::Navigation(Box::new(navigation::World::new(task).map_err(mujoco)?))
+                World::Navigation(Box::new(navigation::World::new(task, physics).map_err(mujoco)?))
             }
+            // the only body that moves is the walker, which never sleeps
             Source::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
             Source::Own(_) => return Err(TaskError::NotSimulated { id: info.id.clone() }),
         };
@@ -55,14 +57,29 @@ impl TaskEnv {
             World::Velocity(w) => (w.action_space(), w.cost_terms()),
         };
         cost_terms.push("cost_exception".to_owned());
-        Ok(Self::with(info, action, cost_terms, world))
+        Ok(Self::with(info, physics, action, cost_terms, world))
     }
 
-    fn with(info: &'static TaskInfo, action: ActionSpace, cost_terms: Vec<String>, world: World) -> Self {
+    fn with(
+        info: &'static TaskInfo,
+        physics: Physics,
+        action: ActionSpace,
+        cost_terms: Vec<String>,
+        world: World,
+    ) -> Self {
         let n = cost_terms.len();
         let (id, obs_len, max_steps) = (info.id.clone(), info.obs_len, info.max_steps);
         let spec = EnvSpec { id, obs_len, action, max_steps, cost_terms };
-        Self { info, spec, world, cost_terms: vec![0.0; n], steps: 0, running: false, goal_met: false }
+        Self {
+            info,
+            physics,
+            spec,
+            world,
+            cost_terms: vec![0.0; n],
+            steps: 0,
+            running: false,
+            goal_met: false,
+        }
     }
 
     /// A second environment of the same task, not yet reset, without compiling again.
@@ -72,12 +89,18 @@ impl TaskEnv {
             World::Navigation(w) => World::Navigation(Box::new(w.try_clone().map_err(mujoco)?)),
             World::Velocity(w) => World::Velocity(w.try_clone().map_err(mujoco)?),
         };
-        Ok(Self::with(self.info, self.spec.action.clone(), self.spec.cost_terms.clone(), world))
+        let (action, cost_terms) = (self.spec.action.clone(), self.spec.cost_terms.clone());
+        Ok(Self::with(self.info, self.physics, action, cost_terms, world))
     }
 
     /// The task's entry in the list.
     pub fn info(&self) -> &'static TaskInfo {
         self.info
+    }
+
+    /// How its bodies are simulated.
+    pub fn physics(&self) -> Physics {
+        self.physics
     }
 
     /// Whether the last step met the goal (reached it, pressed the right button).
@@ -198,10 +221,14 @@ impl Env for TaskEnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::make;
+    use crate::{make, make_with};
 
     fn begun(id: &str) -> (TaskEnv, Vec<f64>) {
-        let mut env = make(id).unwrap();
+        begun_with(id, Physics::Published)
+    }
+
+    fn begun_with(id: &str, physics: Physics) -> (TaskEnv, Vec<f64>) {
+        let mut env = make_with(id, physics).unwrap();
         let mut obs = vec![0.0; env.spec().obs_len];
         env.reset(1, &mut obs).unwrap();
         (env, obs)
@@ -237,9 +264,17 @@ mod tests {
 
     #[test]
     fn a_diverged_simulation_ends_the_episode_as_the_package_does() {
-        for id in ["SafetyPointGoal2-v0", "SafetyCarButton1-v0"] {
+        for (id, physics) in [
+            ("SafetyPointGoal2-v0", Physics::Published),
+            ("SafetyPointGoal2-v0", Physics::Fast),
+            ("SafetyCarPush1-v0", Physics::Fast),
+            ("SafetyCarButton1-v0", Physics::Published),
+        ] {
             for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
-                let (mut env, mut obs) = begun(id);
+                let (mut env, mut obs) = begun_with(id, physics);
+                for _ in 0..5 {
+                    env.step(&[0.0; 2], &mut obs).unwrap(); // by now bodies sleep
+                }
                 let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };
                 world.sim_mut().qvel_mut()[0] = value;
                 let step = env.step(&[0.0; 2], &mut obs).unwrap();
@@ -253,7 +288,7 @@ mod tests {
                 assert!(obs.iter().all(|o| o.is_finite()), "{id}, {what}: {obs:?}");
                 assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
                 // and the next episode is as if nothing had been
-                let (mut fresh, mut want) = begun(id);
+                let (mut fresh, mut want) = begun_with(id, physics);
                 env.reset(1, &mut obs).unwrap();
                 assert_eq!(env.step(&[0.5; 2], &mut obs), fresh.step(&[0.5; 2], &mut want));
                 assert_eq!(obs, want);

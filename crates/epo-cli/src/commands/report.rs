@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use epo_lab::report::{self, Band, Options, ReportError, Summary};
+use epo_report::{Band, Options, ReportError, Summary};
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -73,7 +73,7 @@ pub(crate) fn make(
     options: &Options,
     quiet: bool,
 ) -> anyhow::Result<Summary> {
-    let summary = match report::write(runs, out, options) {
+    let summary = match epo_report::write(runs, out, options) {
         Ok(summary) => summary,
         Err(ReportError::NoRuns(notes)) => {
             for note in &notes {

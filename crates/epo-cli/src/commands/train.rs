@@ -16,6 +16,9 @@ use crate::progress::Progress;
 
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--threads <THREADS>]"
+)]
 pub(crate) struct Args {
     /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
     task: Option<String>,

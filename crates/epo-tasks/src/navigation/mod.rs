@@ -26,6 +26,7 @@ mod tasks;
 use epo_core::{ActionSpace, EnvError};
 use epo_mujoco::{Error, Sim};
 
+use crate::Physics;
 use crate::task_env::Moved;
 use lidar::{BINS, Viewpoint};
 use tasks::FAMILIES;
@@ -96,8 +97,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(task: &'static NavigationTask) -> Result<Self, Error> {
-        Ok(Self::with(task, Stage::new(task)?))
+    pub(crate) fn new(task: &'static NavigationTask, physics: Physics) -> Result<Self, Error> {
+        Ok(Self::with(task, Stage::new(task, physics)?))
     }
 
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
@@ -246,12 +247,13 @@ mod tests {
     use super::*;
     use crate::registry::Source;
 
+    /// Every task with both physics.
     fn every_task() -> impl Iterator<Item = (&'static NavigationTask, World)> {
         let tasks = crate::tasks().into_iter().filter_map(|info| match &info.source {
             Source::Navigation(task) => Some(task),
             _ => None,
         });
-        tasks.map(|task| (task, World::new(task).unwrap()))
+        tasks.flat_map(|task| Physics::ALL.map(|physics| (task, World::new(task, physics).unwrap())))
     }
 
     /// Actions that go somewhere: random, each held for ten steps.
@@ -268,16 +270,16 @@ mod tests {
 
     #[test]
     fn the_short_cuts_change_no_bit() {
-        for (task, mut fast) in every_task() {
-            let mut plain = fast.try_clone().unwrap();
-            let (mut obs, mut terms) = (vec![0.0; task.obs_len()], vec![0.0; fast.cost_terms().len()]);
+        for (task, mut short) in every_task() {
+            let mut plain = short.try_clone().unwrap();
+            let (mut obs, mut terms) = (vec![0.0; task.obs_len()], vec![0.0; short.cost_terms().len()]);
             for seed in 0..2 {
-                fast.reset(seed, &mut obs).unwrap();
+                short.reset(seed, &mut obs).unwrap();
                 plain.reset(seed, &mut obs).unwrap();
                 for (t, action) in actions(seed, 150).iter().enumerate() {
-                    fast.step(action, &mut obs, &mut terms);
+                    short.step(action, &mut obs, &mut terms);
                     plain.bare_physics(action);
-                    let same = |f: fn(&Sim) -> &[f64]| bits(f(fast.sim())) == bits(f(plain.sim()));
+                    let same = |f: fn(&Sim) -> &[f64]| bits(f(short.sim())) == bits(f(plain.sim()));
                     assert!(same(Sim::qpos) && same(Sim::qvel), "{}: seed {seed}, step {t}: state", task.id);
                     assert!(same(Sim::sensordata), "{}: seed {seed}, step {t}: sensors", task.id);
                 }
@@ -294,6 +296,8 @@ mod tests {
                 let mut fresh =
                     Sim::from_xml(&mjcf::mjcf(task.robot, &task.scene, &world.stage.poses)).unwrap();
                 let sim = &mut world.stage.sim;
+                fresh.forward();
+                fresh.set_sleep(world.stage.sleeps);
                 let weights = |s: &Sim| bits(s.model().dof_invweight0());
                 assert_eq!(weights(sim), weights(&fresh), "{}: inverse weights", task.id);
                 for t in 0..50 {
@@ -307,6 +311,85 @@ mod tests {
                     assert_eq!(bits(sim.sensordata()), bits(fresh.sensordata()), "{}: step {t}", task.id);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn bodies_sleep_only_with_fast_physics_and_only_where_some_come_to_rest() {
+        for (task, mut world) in every_task() {
+            let mut obs = vec![0.0; task.obs_len()];
+            let mut terms = vec![0.0; world.cost_terms().len()];
+            world.reset(0, &mut obs).unwrap();
+            assert_eq!(world.stage.n_asleep(), 0, "{}: all are awake after a reset", task.id);
+            for _ in 0..5 {
+                world.step(&[0.0; 2], &mut obs, &mut terms);
+            }
+            // nobody moves: every vase and the box sleep, the robot and the gremlins do not
+            let rest = |group: &&Group| ["vase", "push_box"].contains(&group.object.name());
+            let loose: usize = task.scene.groups.iter().filter(rest).map(|group| group.n).sum();
+            let want = if world.stage.sleeps { loose } else { 0 };
+            assert_eq!(world.stage.n_asleep(), want, "{}", task.id);
+        }
+    }
+
+    /// Half an episode of bumps and naps leaves nothing behind: the next episode is that of a new environment.
+    #[test]
+    fn a_reset_forgets_who_slept() {
+        for (task, mut used) in every_task().filter(|(_, world)| world.stage.sleeps) {
+            let mut obs = vec![0.0; task.obs_len()];
+            let mut terms = vec![0.0; used.cost_terms().len()];
+            used.reset(3, &mut obs).unwrap();
+            for action in actions(3, 500) {
+                used.step(&action, &mut obs, &mut terms);
+            }
+            assert!(used.stage.n_asleep() > 0, "{}", task.id);
+            let mut new = used.try_clone().unwrap();
+            for world in [&mut used, &mut new] {
+                world.reset(4, &mut obs).unwrap();
+            }
+            let mut want = obs.clone();
+            for (t, action) in actions(4, 300).iter().enumerate() {
+                used.step(action, &mut obs, &mut terms);
+                new.step(action, &mut want, &mut terms);
+                assert_eq!(bits(&obs), bits(&want), "{}: step {t}", task.id);
+                assert_eq!(bits(used.sim().qpos()), bits(new.sim().qpos()), "{}: step {t}", task.id);
+            }
+        }
+    }
+
+    /// A goal that is met while bodies sleep is moved at once, and wakes nobody.
+    #[test]
+    fn a_goal_moves_while_bodies_sleep() {
+        let goal = |world: &World| world.stage.objects(world.task.scene.group("goal")).position(0);
+        for (task, mut world) in every_task().filter(|(_, world)| world.stage.sleeps) {
+            let mut obs = vec![0.0; task.obs_len()];
+            world.reset(1, &mut obs).unwrap();
+            let mut terms = vec![0.0; world.cost_terms().len()];
+            for _ in 0..5 {
+                world.step(&[0.0; 2], &mut obs, &mut terms);
+            }
+            let asleep = world.stage.n_asleep();
+            assert!(asleep > 0, "{}", task.id);
+            let before = goal(&world);
+            world.stage.update_layout();
+            assert!(world.rules.new_goal(&mut world.stage));
+            let moved = goal(&world);
+            assert_ne!(before, moved, "{}", task.id);
+            world.step(&[0.0; 2], &mut obs, &mut terms);
+            assert_eq!((goal(&world), world.stage.n_asleep()), (moved, asleep), "{}", task.id);
+            // a pass that computes fixed bodies too puts it, and everything else, exactly there
+            let frames = |w: &World| {
+                let geoms = w.sim().geoms().len();
+                (
+                    (0..w.sim().n_bodies()).map(|b| w.sim().xpos(epo_mujoco::BodyId(b))).collect::<Vec<_>>(),
+                    (0..geoms).map(|g| w.sim().geom_xpos(epo_mujoco::GeomId(g))).collect::<Vec<_>>(),
+                    w.sim().xipos().to_vec(),
+                )
+            };
+            let kept = frames(&world);
+            world.stage.sim.set_sleep(false);
+            world.stage.sim.forward();
+            assert_eq!(frames(&world), kept, "{}", task.id);
         }
     }
 

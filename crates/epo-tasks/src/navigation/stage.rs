@@ -11,6 +11,7 @@ use super::layout::{Crowded, Layout, Spot, distance};
 use super::mjcf::mjcf;
 use super::objects::{Carrier, Motion, Pose};
 use super::scene::GroupId;
+use crate::Physics;
 use crate::numpy_legacy::RandomState;
 
 /// The simulated scene of one environment.
@@ -19,6 +20,8 @@ pub struct Stage {
     pub(crate) sim: Sim,
     pub(crate) rng: RandomState,
     pub(crate) task: &'static NavigationTask,
+    /// Whether bodies at rest sleep: only with fast physics, and only if the scene has loose objects.
+    pub(super) sleeps: bool,
     layout: Layout,
     /// The body of every entry of the layout; the robot is the first.
     bodies: Vec<BodyId>,
@@ -59,19 +62,21 @@ enum Contact {
 /// Building and resetting.
 impl Stage {
     /// Compiles the scene with its bodies at arbitrary places; [`reset`](Self::reset) moves them to drawn ones.
-    pub(crate) fn new(task: &'static NavigationTask) -> Result<Self, Error> {
+    pub(crate) fn new(task: &'static NavigationTask, physics: Physics) -> Result<Self, Error> {
         // not the origin: MuJoCo marks geoms that sit exactly on the frame of their body when it compiles
         let n = 1 + task.scene.groups.iter().map(|group| group.n).sum::<usize>();
         let poses: Vec<_> = (0..n).map(|i| Pose { xy: [i as f64 + 1.0, 0.5], angle: 0.5 }).collect();
-        Self::with(Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?, task)
+        let mut motions = task.scene.groups.iter().map(|group| group.object.motion());
+        let sleeps = physics == Physics::Fast && motions.any(|motion| matches!(motion, Motion::Loose));
+        Self::with(Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?, task, sleeps)
     }
 
     /// A second stage of the same scene, not yet reset. It shares the compiled model's content, so it is cheap.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
-        Self::with(self.sim.try_clone()?, self.task)
+        Self::with(self.sim.try_clone()?, self.task, self.sleeps)
     }
 
-    fn with(sim: Sim, task: &'static NavigationTask) -> Result<Self, Error> {
+    fn with(sim: Sim, task: &'static NavigationTask, sleeps: bool) -> Result<Self, Error> {
         let scene = &task.scene;
         let w = scene.half_width;
         let square = [-w, -w, w, w];
@@ -107,6 +112,7 @@ impl Stage {
             sim,
             rng: RandomState::new(0),
             task,
+            sleeps,
             layout: Layout::new(spots),
             bodies,
             heights,
@@ -124,6 +130,12 @@ impl Stage {
         self.bodies.len()
     }
 
+    /// Number of bodies that sleep.
+    #[cfg(test)]
+    pub(crate) fn n_asleep(&self) -> usize {
+        (0..self.sim.n_bodies()).filter(|&b| self.sim.is_asleep(BodyId(b))).count()
+    }
+
     /// Index in `qpos` of the first coordinate of every loose or carried body.
     #[cfg(test)]
     pub(crate) fn loose_qpos(&self) -> impl Iterator<Item = usize> {
@@ -134,6 +146,7 @@ impl Stage {
 
     /// Draws a layout from a freshly seeded generator and places everything there, at rest.
     pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
+        self.sim.set_sleep(false); // fixed bodies can only be placed while sleep is off
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;
         self.visible.fill(true);
@@ -149,6 +162,7 @@ impl Stage {
         }
         self.sim.reset_placed();
         self.forward();
+        self.sim.set_sleep(self.sleeps);
         Ok(())
     }
 
@@ -275,8 +289,7 @@ impl Stage {
 
     /// Moves object `i` of a group within the plane. The object must be fixed, and nothing may collide with it.
     pub fn move_to(&mut self, GroupId(group): GroupId, i: usize, xy: [f64; 2]) {
-        self.sim.set_body_xy(self.bodies[self.first[group] + i], xy);
-        self.sim.forward(); // nothing collides with it: no contact can change
+        self.sim.move_fixed(self.bodies[self.first[group] + i], xy);
     }
 
     /// Shows a group to the lidar, or hides it: its ring is then all zeros. A reset shows every group.

@@ -1,6 +1,6 @@
 //! The page: figures, tables and what they do not show, in one file that needs no network.
 
-use super::canvas::escape;
+use super::plot::canvas::escape;
 use super::{Band, Drawn, Group, Options, Table};
 use crate::history::Note;
 

@@ -10,8 +10,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::VERSION_KEY;
-use crate::runs::version_note;
+use crate::settings::{Tree, leaves};
+
+/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
+pub const VERSION_KEY: &str = "epo_version";
+
+/// Says that a run was begun by another version of this program; `None` for this version.
+pub fn version_note(version: &str) -> Option<String> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let differs = version != VERSION;
+    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
+}
 
 /// Who wrote a run folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,15 +164,12 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let table: toml::Table = text
                 .parse()
                 .map_err(|e: toml::de::Error| format!("config.toml is broken: {}.", e.message()))?;
-            let mut config = BTreeMap::new();
-            flatten_toml("", &toml::Value::Table(table), &mut config);
-            (Source::Epo, config)
+            (Source::Epo, flat(&table))
         }
         (None, Some(text)) => {
-            let value = serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
-            let mut config = BTreeMap::new();
-            flatten_json("", &value, &mut config);
-            (Source::OmniSafe, config)
+            let table: serde_json::Map<_, _> =
+                serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
+            (Source::OmniSafe, flat(&table))
         }
         (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
     };
@@ -201,6 +207,11 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         seconds_per_million: progress.timing,
     };
     Ok((run, notes))
+}
+
+/// Every setting as text, by its dotted name.
+fn flat<'a, V: Tree + 'a>(table: impl IntoIterator<Item = (&'a String, &'a V)>) -> BTreeMap<String, String> {
+    leaves(table).into_iter().map(|(name, value)| (name, value.text())).collect()
 }
 
 /// Task, algorithm and seed from the config, else from OmniSafe's folder names `ALGO-{TASK}/seed-SSS-…`.
@@ -312,35 +323,6 @@ fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
 
 fn odd_column<'a>(a: &'a [String], b: &'a [String]) -> Option<&'a String> {
     a.iter().find(|c| !b.contains(c)).or_else(|| b.iter().find(|c| !a.contains(c)))
-}
-
-/// Every leaf of a table by its dotted path.
-pub(crate) fn flatten_toml(path: &str, value: &toml::Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        toml::Value::Table(table) => {
-            for (key, value) in table {
-                flatten_toml(&join(path, key), value, out);
-            }
-        }
-        toml::Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
-        other => drop(out.insert(path.to_owned(), other.to_string())),
-    }
-}
-
-fn flatten_json(path: &str, value: &serde_json::Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        serde_json::Value::Object(map) => {
-            for (key, value) in map {
-                flatten_json(&join(path, key), value, out);
-            }
-        }
-        serde_json::Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
-        other => drop(out.insert(path.to_owned(), other.to_string())),
-    }
-}
-
-pub(crate) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 #[cfg(test)]

@@ -7,10 +7,12 @@
 //! ```
 //! Cost is not smoothed unless asked for, and the figure then says so: smoothing hides violations.
 
-mod canvas;
-mod figure;
 mod groups;
-mod html;
+pub mod history;
+mod page;
+mod plot;
+pub mod settings;
+pub mod stats;
 mod table;
 mod tables;
 
@@ -21,7 +23,7 @@ use std::path::{Component, Path, PathBuf};
 pub use groups::{Achieved, Band, Group};
 
 use crate::history::{Note, read_runs};
-use figure::{Figure, Panel};
+use plot::figure::{Figure, Panel};
 use table::Table;
 
 /// Choices of a report.
@@ -134,7 +136,7 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     let markdown = markdown(&tables, &caveats);
     save(out.join("report.md"), format!("# {}\n\n{markdown}", options.title).as_bytes())?;
     let page = out.join("index.html");
-    let content = html::Page {
+    let content = page::Page {
         options,
         groups: &groups,
         figures: &figures,

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::font::FONT;
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, PathSegment, Pixmap, Stroke, StrokeDash,
     Transform,
@@ -44,13 +45,11 @@ pub(crate) struct Canvas {
     width: f32,
     height: f32,
     items: Vec<Item>,
-    font: ttf_parser::Face<'static>,
 }
 
 impl Canvas {
     pub(crate) fn new(width: f32, height: f32) -> Self {
-        let font = ttf_parser::Face::parse(dejavu::sans::regular(), 0).expect("the embedded font is whole");
-        Self { width, height, items: Vec::new(), font }
+        Self { width, height, items: Vec::new() }
     }
 
     /// A polyline; points that are not finite break nothing but are left out.
@@ -67,37 +66,20 @@ impl Canvas {
         }
     }
 
-    /// Width of a text.
-    pub(crate) fn text_width(&self, text: &str, size: f32) -> f32 {
-        text.chars().map(|c| self.advance(c)).sum::<f32>() * size / f32::from(self.font.units_per_em())
-    }
-
-    fn advance(&self, c: char) -> f32 {
-        let glyph = self.font.glyph_index(c).unwrap_or_default();
-        f32::from(self.font.glyph_hor_advance(glyph).unwrap_or(0))
-    }
-
     /// A text with its baseline at `(x, y)`; `upright` turns it to read from bottom to top.
     pub(crate) fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, anchor: Anchor, upright: bool) {
-        let scale = size / f32::from(self.font.units_per_em());
+        let width = FONT.width(text, size);
         let shift = match anchor {
             Anchor::Start => 0.0,
-            Anchor::Middle => -self.text_width(text, size) / 2.0,
-            Anchor::End => -self.text_width(text, size),
+            Anchor::Middle => -width / 2.0,
+            Anchor::End => -width,
         };
-        let mut outline = Outline { builder: PathBuilder::new(), x: 0.0 };
-        for c in text.chars() {
-            self.font.outline_glyph(self.font.glyph_index(c).unwrap_or_default(), &mut outline);
-            outline.x += self.advance(c);
-        }
-        // font units, y up → canvas units, y down
-        let place = Transform::from_row(scale, 0.0, 0.0, -scale, shift, 0.0);
-        let turn = if upright {
-            Transform::from_row(0.0, -1.0, 1.0, 0.0, x, y)
-        } else {
-            Transform::from_translate(x, y)
+        let turn = match upright {
+            true => Transform::from_row(0.0, -1.0, 1.0, 0.0, x, y),
+            false => Transform::from_translate(x, y),
         };
-        if let Some(path) = outline.builder.finish().and_then(|p| p.transform(place.post_concat(turn))) {
+        let place = Transform::from_translate(shift, 0.0).post_concat(turn);
+        if let Some(path) = FONT.outline(text, size).and_then(|path| path.transform(place)) {
             let ink = Ink::Fill { opacity: 1.0 };
             self.items.push(Item { path, colour: [0x22; 3], ink, label: Some(text.to_owned()) });
         }
@@ -170,30 +152,6 @@ fn trace(points: &[(f32, f32)], close: bool) -> Option<Path> {
         builder.close();
     }
     builder.finish()
-}
-
-/// Outlines of glyphs, one after the other.
-struct Outline {
-    builder: PathBuilder,
-    x: f32,
-}
-
-impl ttf_parser::OutlineBuilder for Outline {
-    fn move_to(&mut self, x: f32, y: f32) {
-        self.builder.move_to(self.x + x, y);
-    }
-    fn line_to(&mut self, x: f32, y: f32) {
-        self.builder.line_to(self.x + x, y);
-    }
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        self.builder.quad_to(self.x + x1, y1, self.x + x, y);
-    }
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        self.builder.cubic_to(self.x + x1, y1, self.x + x2, y2, self.x + x, y);
-    }
-    fn close(&mut self) {
-        self.builder.close();
-    }
 }
 
 fn path_data(path: &Path) -> String {

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::figure::Series;
+use super::plot::figure::Series;
 use crate::history::{Note, Run, Source};
 use crate::stats;
 
@@ -108,7 +108,7 @@ fn is_incidental(path: &str) -> bool {
         "run.name",
         "run.dir",
         "train.threads",
-        crate::config::VERSION_KEY,
+        crate::history::VERSION_KEY,
         "seed",
         "env_id",
     ];

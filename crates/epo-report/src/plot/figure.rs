@@ -3,6 +3,7 @@
 //! Sizes are chosen for half a page: at 3.3 inches the ticks are still 7 points high.
 
 use super::canvas::{Anchor, Canvas, Rgb};
+use super::font::FONT;
 
 /// Okabe and Ito's colours, told apart by everybody; the first is the strongest. Yellow is left out: it is not seen
 /// on white.
@@ -87,7 +88,6 @@ impl Figure {
 
     /// Legend entries broken into rows that fit.
     fn legend_rows(&self, width: f32) -> Vec<Vec<Entry>> {
-        let ruler = Canvas::new(1.0, 1.0);
         let mut entries: Vec<Entry> = Vec::new();
         for (i, text) in self.legend.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
             entries.push(Entry {
@@ -111,7 +111,7 @@ impl Figure {
         let mut rows: Vec<Vec<Entry>> = vec![Vec::new()];
         let mut used = 0.0;
         for mut entry in entries {
-            entry.width = SAMPLE + 8.0 + ruler.text_width(&entry.text, TEXT) + 22.0;
+            entry.width = SAMPLE + 8.0 + FONT.width(&entry.text, TEXT) + 22.0;
             if used + entry.width > width && used > 0.0 {
                 rows.push(Vec::new());
                 used = 0.0;
@@ -316,9 +316,8 @@ mod tests {
 
     #[test]
     fn the_label_of_an_axis_is_clear_of_its_ticks() {
-        let ruler = Canvas::new(1.0, 1.0);
         for ticks in [ticks(-0.9, 0.2, 5), ticks(-1000.0, 200.0, 5), ticks(0.0, 90_000.0, 5)] {
-            let width = |&v: &f64| ruler.text_width(&ticks.label(v), TEXT);
+            let width = |&v: &f64| FONT.width(&ticks.label(v), TEXT);
             let widest = ticks.values.iter().map(width).fold(0.0, f32::max);
             assert!(ROOM[0] - 6.0 - widest > 16.0 + TEXT * 0.3, "{ticks:?}: {widest}");
         }

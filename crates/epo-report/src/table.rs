@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::canvas::escape;
+use super::plot::canvas::escape;
 use crate::stats::{self, Interval};
 
 /// What a column holds; it decides the columns of the CSV.
