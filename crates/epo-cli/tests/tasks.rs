@@ -64,7 +64,9 @@ fn tasks_lists_all_38_with_their_sizes() {
     assert!(!row["reward"].as_str().unwrap().is_empty() && !row["cost"].as_str().unwrap().is_empty());
 
     let plain = epo(&["tasks"]);
-    assert_eq!(stdout(&plain).lines().count(), 39, "a heading and a line per task");
+    assert_eq!(stdout(&plain).lines().count(), 42, "a heading, a line per task, and a word on the physics");
+    assert_eq!(row["physics"], serde_json::json!(["published", "fast"]));
+    assert!(stdout(&plain).contains("`published`") && stdout(&plain).contains("`fast`"));
     for task in listed.as_array().unwrap() {
         assert!(stdout(&plain).contains(task["id"].as_str().unwrap()));
     }

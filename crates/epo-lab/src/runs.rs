@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
+use epo_tasks::Physics;
 
 use crate::LabError;
 use crate::config::{ResolvedRun, VERSION_KEY};
@@ -97,7 +98,7 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
     })?;
-    let read = ResolvedRun::from_layers(Some(&text), &[]);
+    let read = ResolvedRun::from_folder(&text);
     read.map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
         LabError::run(&path, format!("this configuration is not readable ({e}{version})"))
@@ -105,8 +106,11 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
 }
 
 /// How to make environments of a task: compiled once, then copied.
-pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let prototype = epo_tasks::make(id)?;
+pub fn task_maker(
+    id: &str,
+    physics: Physics,
+) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
+    let prototype = epo_tasks::make_with(id, physics)?;
     Ok(move || Ok(Box::new(prototype.try_clone()?) as Box<dyn Env>))
 }
 
