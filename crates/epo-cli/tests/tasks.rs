@@ -67,6 +67,7 @@ fn tasks_lists_every_task_with_its_sizes_and_speed_limit() {
     assert_eq!((&goal["obs"], &goal["act"], &goal["max_steps"]), (&60.into(), &2.into(), &1000.into()));
     assert_eq!(goal["cost"], "1 while over a hazard");
     assert!(goal.get("speed_limit").is_none(), "{goal}");
+    assert_eq!(goal["physics"], serde_json::json!(["published", "fast"]));
     assert_eq!(row("SafetyHopperVelocity-v0")["speed_limit"], 0.37315);
     assert_eq!(row("SafetyHopperVelocity-v1")["speed_limit"], 0.7402);
 }
@@ -84,6 +85,7 @@ fn the_list_of_tasks_fits_a_terminal_and_says_what_is_rewarded_and_what_costs() 
         assert_eq!(reward.strip_prefix("Reward: "), Some(task.reward.as_str()), "{}", task.id);
         assert!(text.lines().nth(at).unwrap().ends_with(task.cost.as_str()), "{}", task.id);
     }
+    assert!(text.contains("`published`") && text.contains("`fast`"), "a word on the physics");
     let hopper = text.lines().find(|line| line.starts_with("SafetyHopperVelocity-v0")).unwrap();
     assert!(hopper.ends_with("1 while the forward speed is above 0.37315 m/s"), "{hopper}");
 }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
 use epo_report::history::{VERSION_KEY, version_note};
+use epo_tasks::Physics;
 
 use crate::LabError;
 use crate::config::{ConfigError, ResolvedRun};
@@ -114,7 +115,7 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
     })?;
-    let read = ResolvedRun::from_layers(Some(&text), &[]);
+    let read = ResolvedRun::from_folder(&text);
     read.map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
         LabError::run(&path, format!("this configuration is not readable ({e}{version})"))
@@ -122,8 +123,11 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
 }
 
 /// A function that makes environments of the task of that id. The task is compiled once and then copied.
-pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let make = epo_tasks::env_maker(id, epo_tasks::Physics::Published)?;
+pub fn task_maker(
+    id: &str,
+    physics: Physics,
+) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
+    let make = epo_tasks::env_maker(id, physics)?;
     Ok(move || Ok(make()?))
 }
 

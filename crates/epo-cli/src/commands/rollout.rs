@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use epo_tasks::Physics;
 use epo_tasks::rollout::{Rollout, record};
 
 use crate::exit::Code;
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     /// Number of steps, at least 1 [default: until the episode ends]
     #[arg(long, value_parser = super::repro::count)]
     steps: Option<u64>,
+    /// How bodies are simulated: published, or fast (bodies at rest sleep)
+    #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
+    physics: Physics,
     /// File to write (docs/rollout-format.md)
     #[arg(long)]
     out: PathBuf,
@@ -27,7 +31,7 @@ pub(crate) struct Args {
 
 /// Writes one episode of a random policy for a viewer.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let mut env = epo_tasks::make(&args.task)?;
+    let mut env = epo_tasks::make_with(&args.task, args.physics)?;
     let steps = args.steps.map_or(env.info().max_steps, |n| n as usize);
     let rollout = record(&mut env, args.seed, steps)?;
     save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;

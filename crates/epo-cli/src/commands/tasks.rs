@@ -1,6 +1,6 @@
 //! `epo tasks`
 
-use epo_tasks::TaskInfo;
+use epo_tasks::{Physics, TaskInfo};
 use serde::Serialize;
 
 use crate::exit::Code;
@@ -25,6 +25,7 @@ struct Row {
     /// m/s; only velocity tasks have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed_limit: Option<f64>,
+    physics: [Physics; 2],
 }
 
 /// Lists the tasks.
@@ -37,6 +38,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         reward: &task.reward,
         cost: &task.cost,
         speed_limit: task.speed_limit,
+        physics: Physics::ALL,
     };
     let rows: Vec<Row> = epo_tasks::tasks().into_iter().map(row).collect();
     if args.json {
@@ -59,5 +61,7 @@ fn text(rows: &[Row]) -> String {
         }
         text += &format!("\n{id:<width$}  {obs:>3}  {act:>3}  {max_steps:>5}  {cost}");
     }
+    text += "\n\nEvery task can be simulated in two ways (--physics): `published`, as in Safety-Gymnasium, or `fast`,\n\
+             where vases and boxes at rest sleep. `epo bench physics` compares the two.";
     text
 }
