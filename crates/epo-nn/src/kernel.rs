@@ -133,11 +133,23 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
     ldc: usize,
     then: Then<'_>,
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
-        } else {
-            product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                product_tile::<S, F, MR, 4>(simd, factors, i, first, c, ldc);
+                v += 4;
+            }
+            2.. => {
+                product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
+                v += 2;
+            }
+            _ => {
+                product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+                v += 1;
+            }
         }
     }
     let width = padded(n, S::F32_LANES);
@@ -198,11 +210,23 @@ pub(crate) fn outer_product<S: Simd>(
     n: usize,
     c: &mut [f32],
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
-        } else {
-            outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                outer_panel::<S, 4>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 4;
+            }
+            2.. => {
+                outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 2;
+            }
+            _ => {
+                outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 1;
+            }
         }
     }
 }
