@@ -17,6 +17,8 @@ use std::slice::ChunksExact;
 
 use pulp::Simd;
 
+use crate::tiny::{TINY, flush};
+
 /// Rows of a tile: 6 × 2 accumulators, two vectors of B and one of A fill 15 of 16 registers.
 const TILE_ROWS: usize = 6;
 
@@ -131,11 +133,23 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
     ldc: usize,
     then: Then<'_>,
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
-        } else {
-            product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                product_tile::<S, F, MR, 4>(simd, factors, i, first, c, ldc);
+                v += 4;
+            }
+            2.. => {
+                product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
+                v += 2;
+            }
+            _ => {
+                product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+                v += 1;
+            }
         }
     }
     let width = padded(n, S::F32_LANES);
@@ -196,11 +210,23 @@ pub(crate) fn outer_product<S: Simd>(
     n: usize,
     c: &mut [f32],
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
-        } else {
-            outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                outer_panel::<S, 4>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 4;
+            }
+            2.. => {
+                outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 2;
+            }
+            _ => {
+                outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 1;
+            }
         }
     }
 }
@@ -259,11 +285,11 @@ fn outer_tile<S: Simd, const MR: usize, const NV: usize>(
     for r in 0..MR {
         let row = &mut c[(i + r) * n..][..n];
         for v in 0..NV {
-            let at = first + v * S::F32_LANES;
+            let (at, sum) = (first + v * S::F32_LANES, flush(simd, acc[r][v], TINY));
             if at + S::F32_LANES <= n {
-                S::as_mut_simd_f32s(&mut row[at..]).0[0] = acc[r][v];
+                S::as_mut_simd_f32s(&mut row[at..]).0[0] = sum;
             } else {
-                simd.partial_store_f32s(&mut row[at..], acc[r][v]);
+                simd.partial_store_f32s(&mut row[at..], sum);
             }
         }
     }
@@ -360,7 +386,7 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const P: [f32; 5] = [0.999_999_9, 0.133_732, 0.003_486_583_7, 2.047_185_7e-5, 1.318_425_7e-8];
     const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388e-4, 7.702_678e-7];
     let s = |c: f32| simd.splat_f32s(c);
-    let x = clamp(simd, x, 9.0);
+    let x = clamp(simd, flush(simd, x, TINY), 9.0);
     let y = simd.mul_f32s(x, x);
     let (mut p, mut q) = (s(P[4]), s(Q[4]));
     for i in (0..4).rev() {
@@ -398,7 +424,7 @@ fn times_slope<S: Simd>(simd: S, h: &[f32], d: &mut [f32]) {
     let one = simd.splat_f32s(1.0);
     for (d, h) in S::as_mut_simd_f32s(d).0.iter_mut().zip(S::as_simd_f32s(h).0) {
         let slope = simd.sub_f32s(one, simd.mul_f32s(*h, *h));
-        *d = simd.mul_f32s(*d, slope);
+        *d = flush(simd, simd.mul_f32s(*d, slope), TINY);
     }
 }
 
@@ -422,10 +448,11 @@ mod tests {
     #[test]
     fn tanh_is_within_4e_7_odd_and_ends_at_one() {
         for arch in [Arch::new(), Arch::Scalar] {
-            // whole vectors: 2²⁰ points on ±12, then the ends
+            // 2²⁰ points on ±12, then the ends: a multiple of 16, so that no instruction set leaves some out
             let n = 1 << 20;
             let mut x: Vec<f32> = (0..n).map(|i| (i as f32 / (n - 1) as f32 - 0.5) * 24.0).collect();
             x.extend([0.0, -0.0, 1e-30, 9.0, 40.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+            x.extend([0.0; 8]);
             let (mut y, mut minus) = (x.clone(), x.iter().map(|x| -x).collect::<Vec<_>>());
             arch.dispatch(Tanh(&mut y));
             arch.dispatch(Tanh(&mut minus));
@@ -438,6 +465,38 @@ mod tests {
             }
             assert!(worst < 4e-7, "largest error {worst:e}");
             assert!(nan.is_nan(), "tanh(NaN) = {nan}");
+        }
+    }
+
+    /// `[tanh(x), x (1 − 0²), x · 1]` for one vector of equal entries: a hidden unit, a δ and a gradient.
+    struct Results(f32);
+
+    impl WithSimd for Results {
+        type Output = [f32; 3];
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> [f32; 3] {
+            let row = [self.0; 16];
+            let [mut h, mut delta, mut gradient] = [row; 3];
+            tanh_in_place(simd, &mut h);
+            times_slope(simd, &[0.0; 16], &mut delta);
+            outer_product(simd, &[1.0], 1, &row, 16, 1, 16, &mut gradient);
+            [h[0], delta[0], gradient[0]]
+        }
+    }
+
+    /// Kills: a flush of one of the three that is left out, or has a larger threshold.
+    #[test]
+    fn tiny_results_become_zero() {
+        for arch in [Arch::new(), Arch::Scalar] {
+            for x in [TINY / 2.0, -TINY / 2.0] {
+                assert_eq!(arch.dispatch(Results(x)), [0.0; 3], "{arch:?}");
+                assert_eq!(
+                    arch.dispatch(Results(4.0 * x)),
+                    [4.0 * x * 0.999_999_9, 4.0 * x, 4.0 * x],
+                    "{arch:?}"
+                );
+            }
         }
     }
 

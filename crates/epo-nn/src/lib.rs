@@ -67,6 +67,7 @@ mod normalizer;
 mod policy;
 #[cfg(test)]
 mod reference;
+mod tiny;
 
 pub use adam::{Adam, add_l2_and_clip, clip_grad_norm};
 pub use buffer::prefetch_rows;
@@ -75,3 +76,4 @@ pub use dist::Dist;
 pub use mlp::{Mlp, Tensor, Workspace};
 pub use normalizer::{Moments, Normalizer};
 pub use policy::{Head, Policy, PolicyWorkspace};
+pub use tiny::{TINY, narrow};

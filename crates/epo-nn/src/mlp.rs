@@ -18,6 +18,7 @@ use pulp::Arch;
 
 use crate::buffer::{Buffer, LINE};
 use crate::kernel;
+use crate::tiny::narrow;
 use passes::{Backward, Forward, ForwardOne, Jvp, Lanes, Refresh};
 
 /// Rows processed together.
@@ -260,7 +261,7 @@ impl Mlp {
             }
         }
         for (g, sum) in grad.iter_mut().zip(&ws.sum) {
-            *g = *sum as f32;
+            *g = narrow(*sum);
         }
     }
 
