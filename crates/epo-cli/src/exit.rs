@@ -49,7 +49,10 @@ impl Code {
             }
             // what the user typed is at fault
             if cause.is::<ConfigError>()
-                || matches!(cause.downcast_ref(), Some(TaskError::Unknown { .. }))
+                || matches!(
+                    cause.downcast_ref(),
+                    Some(TaskError::Unknown { .. } | TaskError::NotSimulated { .. })
+                )
                 || matches!(cause.downcast_ref(), Some(epo_core::EnvError::SeedTooLarge { .. }))
             {
                 return Self::Usage;

@@ -54,20 +54,40 @@ fn with_another_seed(folder: &Path) -> String {
 }
 
 #[test]
-fn tasks_lists_all_38_with_their_sizes() {
+fn tasks_lists_every_task_with_its_sizes_and_speed_limit() {
     let output = epo(&["tasks", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let listed = json(&output);
-    assert_eq!(listed.as_array().unwrap().len(), 38);
-    let row = listed.as_array().unwrap().iter().find(|t| t["id"] == "SafetyPointGoal1-v0").unwrap();
-    assert_eq!((&row["obs"], &row["act"], &row["max_steps"]), (&60.into(), &2.into(), &1000.into()));
-    assert!(!row["reward"].as_str().unwrap().is_empty() && !row["cost"].as_str().unwrap().is_empty());
+    let listed = listed.as_array().unwrap();
+    let ids: Vec<_> = listed.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    let registered: Vec<_> = epo_tasks::tasks().iter().map(|task| task.id.as_str()).collect();
+    assert_eq!(ids, registered);
+    let row = |id: &str| listed.iter().find(|task| task["id"] == id).unwrap();
+    let goal = row("SafetyPointGoal1-v0");
+    assert_eq!((&goal["obs"], &goal["act"], &goal["max_steps"]), (&60.into(), &2.into(), &1000.into()));
+    assert_eq!(goal["cost"], "1 while over a hazard");
+    assert!(goal.get("speed_limit").is_none(), "{goal}");
+    assert_eq!(goal["physics"], serde_json::json!(["published", "fast"]));
+    assert_eq!(row("SafetyHopperVelocity-v0")["speed_limit"], 0.37315);
+    assert_eq!(row("SafetyHopperVelocity-v1")["speed_limit"], 0.7402);
+}
 
-    let plain = epo(&["tasks"]);
-    assert_eq!(stdout(&plain).lines().count(), 39, "a heading and a line per task");
-    for task in listed.as_array().unwrap() {
-        assert!(stdout(&plain).contains(task["id"].as_str().unwrap()));
+#[test]
+fn the_list_of_tasks_fits_a_terminal_and_says_what_is_rewarded_and_what_costs() {
+    let output = epo(&["tasks"]);
+    let text = stdout(&output);
+    let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 100).collect();
+    assert!(wide.is_empty(), "lines wider than 100 columns: {wide:#?}");
+    for task in epo_tasks::tasks() {
+        let at = text.lines().position(|line| line.split_whitespace().next() == Some(&task.id)).unwrap();
+        let before = text.lines().take(at).collect::<Vec<_>>();
+        let reward = before.iter().rev().find(|line| line.starts_with("Reward: ")).unwrap();
+        assert_eq!(reward.strip_prefix("Reward: "), Some(task.reward.as_str()), "{}", task.id);
+        assert!(text.lines().nth(at).unwrap().ends_with(task.cost.as_str()), "{}", task.id);
     }
+    assert!(text.contains("`published`") && text.contains("`fast`"), "a word on the physics");
+    let hopper = text.lines().find(|line| line.starts_with("SafetyHopperVelocity-v0")).unwrap();
+    assert!(hopper.ends_with("1 while the forward speed is above 0.37315 m/s"), "{hopper}");
 }
 
 #[test]
@@ -180,7 +200,7 @@ fn rollout_names_the_nearest_task() {
     let out = folder.path().join("x.json");
     let output = epo(&["rollout", "SafetyPointGaol1-v0", "--out", out.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    let said = "error: there is no task `SafetyPointGaol1-v0`; the nearest id is `SafetyPointGoal1-v0`";
+    let said = "error: unknown task `SafetyPointGaol1-v0`; did you mean `SafetyPointGoal1-v0`?";
     assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
     let output =
         epo(&["rollout", "SafetyPointGoal1-v0", "--seed", "4294967296", "--out", out.to_str().unwrap()]);

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use epo_core::{Purpose, Stream};
 
-/// Fifteen small epochs on a real task.
-const SMALL: [&str; 18] = [
+/// Fifteen small epochs on a real task, with the physics that has more state to lose.
+const SMALL: [&str; 20] = [
+    "--physics",
+    "fast",
     "--set",
     "train.final_eval_episodes=0",
     "--steps",
@@ -239,6 +241,10 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
         (&["--set", "train.gama=1"][..], "train.gamma"),
         (&["--set", "train.batch=1000"], "train.steps_per_epoch"),
         (&["--algo", "epoo"], "`epo`"),
+        (
+            &["--set", "run.physics=slow"],
+            "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or",
+        ),
         (&["SafetyPointGoal-v0"], "SafetyPointGoal"),
         (&["--resume", "x"], "--resume"), // with all the others
     ] {
@@ -265,6 +271,52 @@ fn the_printed_configuration_is_one_that_can_be_read() {
     assert_eq!(first.stdout, second.stdout);
     let text = String::from_utf8(first.stdout).unwrap();
     assert!(text.contains("gamma = 0.9\n") && text.contains("steps = 1000000\n"), "{text}");
+}
+
+#[test]
+fn a_run_keeps_its_physics() {
+    let root = tempfile::tempdir().unwrap();
+    let trained = train_in(root.path()).output().unwrap();
+    let dir = folder(root.path());
+    let hash = left(&trained, &dir).hash;
+    let config = std::fs::read_to_string(dir.join("config.toml")).unwrap();
+    assert!(config.contains("physics = \"fast\"\n"), "{config}");
+
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let other = resume(&dir).args(["--physics", "published"]).output().unwrap();
+    assert!(code(&other) == 2 && said(&other).contains("--physics"), "{other:?}");
+    // a configuration of version 0.3 has no such key: then it was published
+    std::fs::write(dir.join("config.toml"), config.replace("physics = \"fast\"\n", "")).unwrap();
+    let other = resume(&dir).output().unwrap();
+    assert_eq!(code(&other), 4, "{other:?}");
+    assert!(said(&other).contains("made with fast physics, but `run.physics` is `published`"), "{other:?}");
+    std::fs::write(dir.join("config.toml"), config).unwrap();
+    assert_eq!(left(&resume(&dir).output().unwrap(), &dir).hash, hash, "nothing is lost");
+
+    let path = root.path().join("published");
+    let published = train_in(&path).args(["--set", "run.physics=published"]).output().unwrap();
+    assert_ne!(left(&published, &folder(&path)).hash, hash);
+    let state = |dir: &Path| {
+        let newest = std::fs::read_dir(dir.join("checkpoint")).unwrap().map(|e| e.unwrap().path()).max();
+        std::fs::read_to_string(newest.unwrap().join("state.json")).unwrap()
+    };
+    assert!(state(&dir).contains("\"physics\": \"fast\""), "{}", state(&dir));
+    assert!(!state(&folder(&path)).contains("physics"), "the same bytes as in version 0.3");
+
+    let eval = |args: &[&str]| {
+        let output = epo(&["eval", "--episodes", "2", "--json"]).arg(&dir).args(args).output().unwrap();
+        assert_eq!(code(&output), 0, "{output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    assert_eq!(eval(&[])["physics"], "published", "the default of an evaluation");
+    let both = eval(&["--physics", "fast"]);
+    assert_eq!(both["physics"], "fast");
+    let kept = both["evaluations"].as_array().unwrap().iter().map(|e| e["physics"].as_str().unwrap());
+    assert_eq!(kept.collect::<Vec<_>>(), ["published", "published", "fast", "fast"]);
+    let text = epo(&["eval", "--episodes", "2", "--physics", "fast"]).arg(&dir).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("with fast physics") && text.matches(" action ").count() == 2, "{text}");
+    assert_eq!(code(&epo(&["eval", "--physics", "slow"]).arg(&dir).output().unwrap()), 2);
 }
 
 #[test]

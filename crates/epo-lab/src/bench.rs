@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use epo_tasks::Physics;
 use serde::Serialize;
 
 use crate::LabError;
@@ -19,6 +20,8 @@ pub struct TrainBench {
     pub task: String,
     /// Algorithm.
     pub algo: String,
+    /// How the bodies of the task are simulated.
+    pub physics: Physics,
     /// Threads.
     pub threads: usize,
     /// Environment steps per second, update included.
@@ -53,7 +56,7 @@ pub struct Times {
 ///
 /// The KL stop is the caller's to switch off if every pass is to be timed.
 pub fn epochs(run: &ResolvedRun, dir: &Path) -> Result<Times, LabError> {
-    let make_env = task_maker(&run.run.task)?;
+    let make_env = task_maker(&run.run.task, run.run.physics)?;
     timed(&mut Trainer::create(dir, run.clone(), &make_env)?)
 }
 
@@ -69,7 +72,7 @@ fn timed(trainer: &mut Trainer<'_>) -> Result<Times, LabError> {
 
 /// As [`epochs`], and how much of collecting is the environments' own time.
 pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
-    let make_env = task_maker(&run.run.task)?;
+    let make_env = task_maker(&run.run.task, run.run.physics)?;
     let mut trainer = Trainer::create(dir, run.clone(), &make_env)?;
     let Times { rollout_s, update_s, passes } = timed(&mut trainer)?;
     let steps_per_epoch = run.train.steps_per_epoch;
@@ -77,6 +80,7 @@ pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
     Ok(TrainBench {
         task: run.run.task.clone(),
         algo: run.run.algo.clone(),
+        physics: run.run.physics,
         threads: run.train.threads,
         steps_per_s: steps_per_epoch as f64 / (rollout_s + update_s),
         rollout_s,
@@ -131,7 +135,7 @@ mod tests {
         let set =
             ["run.task=SafetyPointGoal0-v0", "train.steps_per_epoch=1400", "train.envs=2", "train.threads=1"];
         let run = ResolvedRun::from_layers(None, &set.map(String::from)).unwrap();
-        let make_env = task_maker(&run.run.task).unwrap();
+        let make_env = task_maker(&run.run.task, run.run.physics).unwrap();
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
         let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();

@@ -8,12 +8,17 @@
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
 use epo_report::history::VERSION_KEY;
+use epo_tasks::Physics;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::episodes::WINDOW;
 use crate::layers::{assignment, nearest, overlay};
+
+/// Physics of a new run, unless its configuration says otherwise. A run folder without the key was made with
+/// published physics.
+pub const TRAINING_PHYSICS: Physics = Physics::Published;
 
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,12 +33,15 @@ pub struct RunTable {
     pub steps: u64,
     /// d, the limit on the mean undiscounted cost of an episode. 25.
     pub limit: f64,
+    /// How the bodies of the task are simulated: `published`, as the published tasks do, or `fast`, where bodies at
+    /// rest sleep. Only for the tasks that `epo tasks` lists. Default: [`TRAINING_PHYSICS`].
+    pub physics: Physics,
 }
 
 impl Default for RunTable {
     fn default() -> Self {
         let (task, algo) = ("SafetyPointGoal1-v0".to_owned(), "epo".to_owned());
-        Self { task, algo, seed: 0, steps: 10_000_000, limit: 25.0 }
+        Self { task, algo, seed: 0, steps: 10_000_000, limit: 25.0, physics: TRAINING_PHYSICS }
     }
 }
 
@@ -131,10 +139,19 @@ impl ResolvedRun {
     ///
     /// A file that a run has saved is complete: it says all that its version knew, and a preset that came later is not for it.
     pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
-        let (mut layers, mut saved) = (Vec::new(), false);
+        Self::layered(file, set, false)
+    }
+
+    /// The configuration that a run folder holds.
+    pub(crate) fn from_folder(text: &str) -> Result<Self, ConfigError> {
+        Self::layered(Some(text), &[], true)
+    }
+
+    fn layered(file: Option<&str>, set: &[String], mut saved: bool) -> Result<Self, ConfigError> {
+        let mut layers = Vec::new();
         if let Some(text) = file {
             let mut table = text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?;
-            saved = table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
+            saved |= table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
             layers.push(table);
         }
         for text in set {
@@ -146,8 +163,11 @@ impl ResolvedRun {
         let task = named("task").unwrap_or_default();
         let preset = if saved { &[] } else { preset(task, algo.name()) };
         let preset = preset.iter().map(|text| assignment(text));
+        // a run of a version that did not know the key had published physics
+        let physics = if saved { Physics::Published } else { TRAINING_PHYSICS };
+        let run = RunTable { algo: algo.name().to_owned(), physics, ..Default::default() };
         let defaults = Table::from_iter([
-            ("run".to_owned(), to_value(&RunTable { algo: algo.name().to_owned(), ..Default::default() })?),
+            ("run".to_owned(), to_value(&run)?),
             ("train".to_owned(), to_value(&TrainTable::default())?),
             ("algo".to_owned(), Value::Table(params(&algo)?)),
         ]);
@@ -408,6 +428,20 @@ mod tests {
     }
 
     #[test]
+    fn a_run_without_the_key_had_published_physics() {
+        let physics = |file: &str| ResolvedRun::from_layers(Some(file), &[]).unwrap().run.physics;
+        assert_eq!(physics("[run]\nseed = 1"), TRAINING_PHYSICS, "a new run");
+        assert_eq!(physics("epo_version = \"0.3.0\"\n[run]\nseed = 1"), Physics::Published);
+        assert_eq!(ResolvedRun::from_folder("[run]\nseed = 1").unwrap().run.physics, Physics::Published);
+        for name in Physics::ALL {
+            let text = format!("epo_version = \"0.3.0\"\n[run]\nphysics = \"{name}\"");
+            assert_eq!(physics(&text), name);
+            let run = set(&[&format!("run.physics={name}")]).unwrap();
+            assert_eq!(ResolvedRun::from_folder(&run.to_toml()).unwrap(), run);
+        }
+    }
+
+    #[test]
     fn later_layers_win_and_the_algorithm_decides_its_keys() {
         let file = "[run]\nalgo = \"ppo-lag\"\nseed = 4\n[algo]\nlambda_lr = 0.1\n";
         let run = ResolvedRun::from_layers(Some(file), &["run.seed=5".into(), "run.seed=6".into()]).unwrap();
@@ -458,6 +492,10 @@ mod tests {
         assert!(matches!(set(&["run.algo=pppo"]), Err(ConfigError::UnknownAlgo { .. })));
         for (bad, want) in [
             ("run.steps=-5", "`run.steps = -5`: must be at least 0"),
+            (
+                "run.physics=slow",
+                "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or `fast`",
+            ),
             ("algo.pmn=none", "`algo.pmn = \"none\"`: unknown variant `none`, expected one of `both`"),
             ("train.envs=-1", "`train.envs = -1`: must be at least 0"),
         ] {

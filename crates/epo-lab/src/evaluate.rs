@@ -14,6 +14,7 @@ use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
 use epo_report::stats::student_t_975;
+use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Loaded};
@@ -55,6 +56,8 @@ pub struct EvalPlan {
     pub seed: u64,
     /// Number of threads. Does not change the results.
     pub threads: usize,
+    /// Physics of the environments that are played.
+    pub physics: Physics,
 }
 
 /// Environments stepped side by side. Fixed, because it decides which seeds are played.
@@ -147,6 +150,7 @@ pub fn evaluate_run(
         let played = evaluate(&policy, &normalizer, make_env, plan, mode, stop)?;
         Ok(Evaluation {
             policy: mode,
+            physics: plan.physics,
             episodes: played.len(),
             seed: plan.seed,
             ret: Spread::of(played.iter().map(|e| e.ret)),
@@ -210,6 +214,9 @@ impl Spread {
 pub struct Evaluation {
     /// How the actions were chosen.
     pub policy: ActionMode,
+    /// How the bodies of the task were simulated. Version 0.3 knew published physics only.
+    #[serde(default)]
+    pub physics: Physics,
     /// Number of episodes.
     pub episodes: usize,
     /// Seed of the episodes.
@@ -236,7 +243,7 @@ pub struct EvalReport {
     /// The evaluation that was asked for.
     #[serde(flatten)]
     pub shown: Evaluation,
-    /// Every evaluation of this run folder, oldest first: one per action mode, seed and checkpoint.
+    /// Every evaluation of this run folder, oldest first: one per action mode, physics, seed and checkpoint.
     pub evaluations: Vec<Evaluation>,
 }
 
@@ -260,7 +267,7 @@ impl EvalReport {
     /// The new evaluations, added to those that the folder has. An unreadable `eval.json` is replaced.
     fn new(dir: &Path, run: ResolvedRun, new: Vec<Evaluation>, shown: ActionMode) -> Self {
         let mut evaluations = Self::evaluations(dir);
-        let key = |e: &Evaluation| (e.policy, e.seed, e.hash.clone());
+        let key = |e: &Evaluation| (e.policy, e.physics, e.seed, e.hash.clone());
         evaluations.retain(|old| new.iter().all(|n| key(n) != key(old)));
         let shown = new.iter().find(|e| e.policy == shown).unwrap_or(&new[0]).clone();
         evaluations.extend(new);
@@ -276,7 +283,7 @@ impl EvalReport {
         let Ok(old) = serde_json::from_str::<OldReport>(&text) else { return Vec::new() };
         let policy = if old.stochastic { ActionMode::Sampled } else { ActionMode::Mean };
         let OldReport { episodes, seed, ret, cost, length, hash, .. } = old;
-        vec![Evaluation { policy, episodes, seed, ret, cost, length, hash }]
+        vec![Evaluation { policy, physics: Physics::Published, episodes, seed, ret, cost, length, hash }]
     }
 
     /// Writes `eval.json`.
@@ -285,10 +292,11 @@ impl EvalReport {
         runs::write_whole(&dir.join(Self::FILE), format!("{json}\n").as_bytes())
     }
 
-    /// The evaluations of the checkpoint that [`shown`](Self::shown) played, with its seed: one per action mode.
+    /// The evaluations of the checkpoint that [`shown`](Self::shown) played, with its physics and seed: one per action
+    /// mode.
     pub fn side_by_side(&self) -> impl Iterator<Item = &Evaluation> {
-        let Evaluation { seed, hash, .. } = &self.shown;
-        self.evaluations.iter().filter(move |e| e.seed == *seed && e.hash == *hash)
+        let Evaluation { physics, seed, hash, .. } = &self.shown;
+        self.evaluations.iter().filter(move |e| (&e.physics, &e.seed, &e.hash) == (physics, seed, hash))
     }
 }
 
@@ -365,6 +373,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let one = |policy, seed, hash: &str| Evaluation {
             policy,
+            physics: Physics::Published,
             episodes: 1,
             seed,
             ret: Spread::of([1.0].into_iter()),

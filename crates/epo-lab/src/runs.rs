@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
 use epo_report::history::{VERSION_KEY, version_note};
+use epo_tasks::Physics;
 
 use crate::LabError;
-use crate::config::ResolvedRun;
+use crate::config::{ConfigError, ResolvedRun};
 
 /// Version of this program, which `config.toml` of a run names.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -17,6 +18,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
 /// of that name in place of seed and time.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
+    name.map_or(Ok(()), check_name)?;
     let parent = runs.join(format!("{}-{{{}}}", display_name(&run.run.algo), run.run.task));
     fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
     if let Some(name) = name {
@@ -44,6 +46,27 @@ fn display_name(algo: &str) -> String {
         "ppo-lag" => "PPOLag".to_owned(),
         other => other.to_uppercase(),
     }
+}
+
+/// Refuses a name that is not the name of one folder, or that would confuse a terminal or a script.
+fn check_name(name: &str) -> Result<(), ConfigError> {
+    let refuse = |why: &str| {
+        let got = name.escape_debug().to_string();
+        Err(ConfigError::Value { key: "--name".to_owned(), got, why: why.to_owned() })
+    };
+    if name.is_empty() {
+        return refuse("must not be empty");
+    }
+    if name.len() > 200 {
+        return refuse("must have at most 200 bytes");
+    }
+    if name.contains(['/', '\\']) || name == "." || name == ".." {
+        return refuse("must be the name of one folder, without a path");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("must not contain control characters");
+    }
+    Ok(())
 }
 
 /// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
@@ -92,17 +115,20 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
     })?;
-    let read = ResolvedRun::from_layers(Some(&text), &[]);
+    let read = ResolvedRun::from_folder(&text);
     read.map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
         LabError::run(&path, format!("this configuration is not readable ({e}{version})"))
     })
 }
 
-/// How to make environments of a task: compiled once, then copied.
-pub fn task_maker(id: &str) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let prototype = epo_tasks::make(id)?;
-    Ok(move || Ok(Box::new(prototype.try_clone()?) as Box<dyn Env>))
+/// A function that makes environments of the task of that id. The task is compiled once and then copied.
+pub fn task_maker(
+    id: &str,
+    physics: Physics,
+) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
+    let make = epo_tasks::env_maker(id, physics)?;
+    Ok(move || Ok(make()?))
 }
 
 #[cfg(test)]
@@ -135,6 +161,15 @@ mod tests {
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
         write_config(&named, &run).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+        let long = "x".repeat(300);
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a\nhash 0", "\u{1b}[31m", &long] {
+            let refused = new_folder(dir.path(), &run, Some(bad)).unwrap_err();
+            assert!(matches!(refused, LabError::Config(_)), "{refused}");
+            assert!(
+                !refused.to_string().contains(['\n', '\u{1b}']),
+                "nothing of it reaches the terminal raw"
+            );
+        }
     }
 
     #[test]

@@ -117,6 +117,12 @@ impl<'a> Trainer<'a> {
                 state.algo, state.task
             ));
         }
+        if state.physics != self.run.run.physics {
+            return Err(format!(
+                "this checkpoint was made with {} physics, but `run.physics` is `{}`; a run keeps its physics",
+                state.physics, self.run.run.physics
+            ));
+        }
         let steps = u64::from(state.epoch) * self.batch.len() as u64;
         if state.steps != steps {
             return Err(format!(
@@ -145,6 +151,7 @@ impl<'a> Trainer<'a> {
         let counters = Counters {
             task: &self.run.run.task,
             algo: &self.run.run.algo,
+            physics: self.run.run.physics,
             epoch: self.epoch,
             steps: self.steps(),
             episodes: &self.episodes,
@@ -194,7 +201,7 @@ impl<'a> Trainer<'a> {
             return Ok(None);
         }
         let (episodes, seed, threads) = (train.eval_episodes, self.run.run.seed, train.threads);
-        let plan = EvalPlan { episodes, seed, threads };
+        let plan = EvalPlan { episodes, seed, threads, physics: self.run.run.physics };
         let go_on = AtomicBool::new(false); // the epoch is finished before a run stops
         evaluate(&self.agent.policy, &self.normalizer, self.make_env, plan, ActionMode::Mean, &go_on)
             .map(Some)

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use epo_algos::{Agent, Algorithm};
 use epo_nn::{Moments, Normalizer};
+use epo_tasks::Physics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,9 @@ const TENSORS: &str = "tensors.safetensors";
 pub(crate) struct State {
     pub(crate) task: String,
     pub(crate) algo: String,
+    /// Absent for published physics, as in version 0.3: the files of such a run keep their bytes.
+    #[serde(default, skip_serializing_if = "Physics::is_published")]
+    pub(crate) physics: Physics,
     /// Epochs done.
     pub(crate) epoch: u32,
     /// Environment steps done.
@@ -66,6 +70,7 @@ pub(crate) struct Tensors {
 pub(crate) struct Counters<'a> {
     pub(crate) task: &'a str,
     pub(crate) algo: &'a str,
+    pub(crate) physics: Physics,
     pub(crate) epoch: u32,
     pub(crate) steps: u64,
     pub(crate) episodes: &'a Episodes,
@@ -89,6 +94,7 @@ pub(crate) fn to_files(
     let state = State {
         task: counters.task.to_owned(),
         algo: counters.algo.to_owned(),
+        physics: counters.physics,
         epoch: counters.epoch,
         steps: counters.steps,
         episodes: counters.episodes.clone(),

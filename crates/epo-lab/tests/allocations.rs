@@ -13,6 +13,7 @@ use epo_lab::collect::MakeEnv;
 use epo_lab::config::ResolvedRun;
 use epo_lab::runs;
 use epo_lab::train::Trainer;
+use epo_tasks::Physics;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 
 #[global_allocator]
@@ -65,7 +66,7 @@ fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'
 
 #[test]
 fn allocations_of_an_epoch_do_not_grow_with_its_steps_and_passes() {
-    let task = runs::task_maker("SafetyPointGoal1-v0").unwrap();
+    let task = runs::task_maker("SafetyPointGoal1-v0", Physics::Fast).unwrap();
     let most = |counts: &[usize]| *counts.iter().max().unwrap();
     for algo in ["epo", "ppo", "ppo-lag", "cpo", "appo", "ipo", "p3o"] {
         let small = per_epoch(algo, 80, 2, &task);

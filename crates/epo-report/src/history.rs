@@ -164,7 +164,10 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let table: toml::Table = text
                 .parse()
                 .map_err(|e: toml::de::Error| format!("config.toml is broken: {}.", e.message()))?;
-            (Source::Epo, flat(&table))
+            let mut config = flat(&table);
+            // a run of a version that did not know the key had published physics
+            config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
+            (Source::Epo, config)
         }
         (None, Some(text)) => {
             let table: serde_json::Map<_, _> =
@@ -357,6 +360,7 @@ mod tests {
         let (run, notes) = read_run(dir.path(), None).unwrap();
         assert_eq!((run.task.as_str(), run.algo.as_str(), run.seed, run.limit), ("T-v0", "epo", 3, 25.0));
         assert_eq!(run.config["train.envs"], "4");
+        assert_eq!(run.config["run.physics"], "published", "a run of version 0.3 does not name it");
         let first = Point { epoch: 1, steps: 20.0, ret: 1.5, cost: 40.0 };
         assert_eq!(
             (run.points[0], run.points.len()),

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(error, "array `obs` has 8 columns, SafetyHopperVelocity-v1 has 11");
         altered.meta.env_id = "SafetyHoperVelocity-v1".into();
         assert!(
-            compare(&altered).unwrap_err().to_string().contains("nearest id is `SafetyHopperVelocity-v1`")
+            compare(&altered).unwrap_err().to_string().contains("did you mean `SafetyHopperVelocity-v1`?")
         );
     }
 }

@@ -22,6 +22,11 @@ impl Physics {
     /// Every value, in the order in which they are listed.
     pub const ALL: [Self; 2] = [Self::Published, Self::Fast];
 
+    /// Whether this is [`Published`](Self::Published).
+    pub fn is_published(&self) -> bool {
+        *self == Self::Published
+    }
+
     /// Name in configurations, on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {

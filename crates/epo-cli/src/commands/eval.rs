@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, evaluate_run};
 use epo_lab::{runs, stop};
+use epo_tasks::Physics;
 
 use crate::exit::Code;
 use crate::output::{print, table};
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Exit with code 3 if the mean cost of the reported policy is above this
     #[arg(long, value_name = "X", value_parser = number)]
     max_cost: Option<f64>,
+    /// How bodies are simulated: published, or fast (bodies at rest sleep)
+    #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
+    physics: Physics,
     /// Number of threads; does not change the results [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
@@ -46,12 +50,13 @@ fn number(text: &str) -> Result<f64, String> {
 /// Evaluates a run and adds the result to `eval.json` in its folder.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let config = runs::read_config(&args.run)?;
-    let make_env = runs::task_maker(&config.run.task)?;
+    let make_env = runs::task_maker(&config.run.task, args.physics)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let plan = EvalPlan {
         episodes: args.episodes as usize,
         seed: args.seed,
         threads: args.threads.unwrap_or_else(cores),
+        physics: args.physics,
     };
     if let Some(note) = runs::other_version(&args.run) {
         tell!("note: {note}");
@@ -75,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 /// A table with one row per action mode.
 pub(crate) fn text(report: &EvalReport) -> String {
-    let Evaluation { episodes, cost, .. } = &report.shown;
+    let Evaluation { episodes, cost, physics, .. } = &report.shown;
     let header = [
         "Policy".to_owned(),
         "Return [95 % interval]".to_owned(),
@@ -99,7 +104,7 @@ pub(crate) fn text(report: &EvalReport) -> String {
     let EvalReport { task, algo, .. } = report;
     let plural = if *episodes == 1 { "episode" } else { "episodes" };
     format!(
-        "Evaluation of {algo} on {task}: {episodes} {plural} per policy\n\n{}",
+        "Evaluation of {algo} on {task} with {physics} physics: {episodes} {plural} per policy\n\n{}",
         table(&rows, 1).join("\n")
     )
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use epo_tasks::Physics;
 use epo_tasks::rollout::{Rollout, record};
 
 use crate::exit::Code;
@@ -17,9 +18,12 @@ pub(crate) struct Args {
     /// Seed of the episode and of the random policy
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Stop after so many steps; without it, at the end of the episode
-    #[arg(long)]
-    steps: Option<usize>,
+    /// Number of steps, at least 1 [default: until the episode ends]
+    #[arg(long, value_parser = super::repro::count)]
+    steps: Option<u64>,
+    /// How bodies are simulated: published, or fast (bodies at rest sleep)
+    #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
+    physics: Physics,
     /// File to write (docs/rollout-format.md)
     #[arg(long)]
     out: PathBuf,
@@ -27,8 +31,8 @@ pub(crate) struct Args {
 
 /// Writes one episode of a random policy for a viewer.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let mut env = epo_tasks::make(&args.task)?;
-    let steps = args.steps.unwrap_or(env.info().max_steps);
+    let mut env = epo_tasks::make_with(&args.task, args.physics)?;
+    let steps = args.steps.map_or(env.info().max_steps, |n| n as usize);
     let rollout = record(&mut env, args.seed, steps)?;
     save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;
     let (reward, cost): (f64, f64) =

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::{Code, Exit};
-use crate::output;
+use crate::output::{self, duration};
 
 /// Arguments of `epo sweep`.
 #[derive(clap::Args, Debug)]
@@ -218,16 +218,6 @@ impl Summary {
     }
 }
 
-/// `1 h 02 min`, `3 min 20 s` or `4 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let s = seconds.round() as u64;
-    match (s / 3600, s / 60 % 60, s % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
 /// The live overview: a block that is redrawn on a terminal, else a line when something ends, and one a minute.
 struct Screen {
     bar: Option<ProgressBar>,
@@ -270,8 +260,10 @@ impl Screen {
 
 fn headline(o: &Overview) -> String {
     if o.stopping {
-        let runs = o.running.len();
-        return format!("stopping: {runs} runs finish their epoch and save; Ctrl-C again leaves at once");
+        let runs = output::plural(o.running.len(), "run");
+        return format!(
+            "stopping: waiting for {runs} to finish the epoch and save; Ctrl-C again leaves at once"
+        );
     }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {

@@ -16,6 +16,9 @@ use crate::progress::Progress;
 
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--threads <THREADS>]"
+)]
 pub(crate) struct Args {
     /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
     task: Option<String>,
@@ -31,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long)]
     print_config: bool,
     /// Continue a run folder to its end, from its last checkpoint
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "config", "set", "runs", "name", "print_config"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
     /// No progress on stderr
     #[arg(long, short)]
@@ -56,6 +59,9 @@ pub(crate) struct ConfigArgs {
     /// Environments side by side [default: 32]
     #[arg(long)]
     envs: Option<String>,
+    /// How bodies are simulated: published, or fast (bodies at rest sleep); see `epo tasks`
+    #[arg(long, value_name = "NAME")]
+    physics: Option<String>,
     /// Threads; does not change a number [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
@@ -80,6 +86,7 @@ impl ConfigArgs {
             ("run.steps", self.steps.as_deref()),
             ("run.seed", self.seed.as_deref()),
             ("run.limit", self.limit.as_deref()),
+            ("run.physics", self.physics.as_deref()),
             ("train.envs", self.envs.as_deref()),
             ("train.threads", threads.as_deref()),
         ];
@@ -104,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         }
     };
     let stop = stop::on_signals().context("cannot listen for signals")?;
-    let make_env = runs::task_maker(&run.run.task)?;
+    let make_env = runs::task_maker(&run.run.task, run.run.physics)?;
     let mut trainer = match &args.resume {
         Some(dir) => Trainer::resume(dir, args.config.threads, &make_env)?,
         None => Trainer::create(&dir, run.clone(), &make_env)?,
@@ -140,7 +147,7 @@ fn final_evaluation(
     if !quiet {
         tell!("evaluating: {episodes} episodes with the mean action and {episodes} with sampled actions");
     }
-    let plan = EvalPlan { episodes, seed: 0, threads: run.train.threads };
+    let plan = EvalPlan { episodes, seed: 0, threads: run.train.threads, physics: run.run.physics };
     let (report, _) = evaluate_run(dir, make_env, plan, ActionMode::Mean, stop)?;
     report.write(dir)?;
     if !quiet {

@@ -288,7 +288,7 @@ mod tests {
             ("[grid]\nrun.sed = [0]\n", "did you mean `run.seed`"),
             ("[base]\ntrain.gama = 0.9\n", "did you mean `train.gamma`"),
             ("[grid]\nrun.algo = [\"epoo\"]\n", "`epo`"),
-            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "nearest id is `SafetyPointGoal0-v0`"),
+            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "did you mean `SafetyPointGoal0-v0`?"),
             ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
             ("", "asks for nothing"),
