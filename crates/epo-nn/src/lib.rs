@@ -67,6 +67,8 @@ mod normalizer;
 mod policy;
 #[cfg(test)]
 mod reference;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod same_bits;
 mod tiny;
 
 pub use adam::{Adam, add_l2_and_clip, clip_grad_norm};
