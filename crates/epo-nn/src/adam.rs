@@ -33,6 +33,11 @@ impl Adam {
     /// # Panics
     /// If the lengths differ.
     pub fn step(&mut self, params: &mut [f32], grad: &[f32], lr: f64) {
+        self.step_with(Arch::new(), params, grad, lr);
+    }
+
+    /// [`step`](Self::step) with the given instruction set.
+    pub(crate) fn step_with(&mut self, arch: Arch, params: &mut [f32], grad: &[f32], lr: f64) {
         assert_eq!(params.len(), self.m.len(), "parameters");
         assert_eq!(grad.len(), self.m.len(), "gradient");
         self.t += 1;
@@ -50,7 +55,7 @@ impl Adam {
             root,
             eps,
         };
-        Arch::new().dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
+        arch.dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
     }
 
     /// First moments.
@@ -169,8 +174,19 @@ pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
 /// # Panics
 /// If the lengths differ.
 pub fn add_l2_and_clip(grad: &mut [f32], params: &[f32], c: f64, max_norm: f64) -> (f64, f64) {
+    add_l2_and_clip_with(Arch::new(), grad, params, c, max_norm)
+}
+
+/// [`add_l2_and_clip`] with the given instruction set.
+pub(crate) fn add_l2_and_clip_with(
+    arch: Arch,
+    grad: &mut [f32],
+    params: &[f32],
+    c: f64,
+    max_norm: f64,
+) -> (f64, f64) {
     assert_eq!(grad.len(), params.len(), "parameters");
-    let (grad_squares, squares) = Arch::new().dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
+    let (grad_squares, squares) = arch.dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
     let norm = grad_squares.sqrt();
     scale_to(grad, norm, max_norm);
     (norm, c * squares)
