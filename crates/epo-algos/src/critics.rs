@@ -9,7 +9,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use epo_core::{Metric, Purpose, Stream};
-use epo_nn::{Mlp, Workspace, add_l2_and_clip, prefetch_rows};
+use epo_nn::{Mlp, Workspace, add_l2_and_clip, narrow, prefetch_rows};
 use rayon::prelude::*;
 
 use crate::batch::mean;
@@ -86,7 +86,7 @@ impl CriticWork {
         for (&v, &i) in net.forward(&mut self.ws).iter().zip(index) {
             let (value, slope) = critic_loss(target[i as usize], f64::from(v));
             loss += scale * value;
-            self.dout.push((scale * slope) as f32);
+            self.dout.push(narrow(scale * slope));
         }
         net.backward(&mut self.ws, &self.dout, &mut self.grad);
         let (norm, penalty) = add_l2_and_clip(&mut self.grad, net.params(), l2, max_norm);

@@ -9,6 +9,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::tiny::{TINY, flush};
+
 /// First and second moments of the gradient, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adam {
@@ -31,6 +33,11 @@ impl Adam {
     /// # Panics
     /// If the lengths differ.
     pub fn step(&mut self, params: &mut [f32], grad: &[f32], lr: f64) {
+        self.step_with(Arch::new(), params, grad, lr);
+    }
+
+    /// [`step`](Self::step) with the given instruction set.
+    pub(crate) fn step_with(&mut self, arch: Arch, params: &mut [f32], grad: &[f32], lr: f64) {
         assert_eq!(params.len(), self.m.len(), "parameters");
         assert_eq!(grad.len(), self.m.len(), "gradient");
         self.t += 1;
@@ -48,7 +55,7 @@ impl Adam {
             root,
             eps,
         };
-        Arch::new().dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
+        arch.dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
     }
 
     /// First moments.
@@ -129,11 +136,13 @@ fn adam<S: Simd>(
     v: S::f32s,
 ) -> (S::f32s, S::f32s, S::f32s) {
     let s = |c: f32| simd.splat_f32s(c);
+    let g = flush(simd, g, TINY);
     let m = simd.mul_add_e_f32s(s(rates.beta1), m, simd.mul_f32s(s(rates.rest1), g));
     let v = simd.mul_add_e_f32s(s(rates.beta2), v, simd.mul_f32s(s(rates.rest2), simd.mul_f32s(g, g)));
+    let (m, v) = (flush(simd, m, TINY * TINY), flush(simd, v, TINY * TINY));
     let denominator = simd.mul_add_e_f32s(simd.sqrt_f32s(v), s(rates.root), s(rates.eps));
     let p = simd.add_f32s(p, simd.div_f32s(simd.mul_f32s(s(rates.step), m), denominator));
-    (p, m, v)
+    (flush(simd, p, TINY), m, v)
 }
 
 /// Scales `grad` so that its Euclidean norm is at most `max_norm`; returns the norm before.
@@ -165,8 +174,19 @@ pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
 /// # Panics
 /// If the lengths differ.
 pub fn add_l2_and_clip(grad: &mut [f32], params: &[f32], c: f64, max_norm: f64) -> (f64, f64) {
+    add_l2_and_clip_with(Arch::new(), grad, params, c, max_norm)
+}
+
+/// [`add_l2_and_clip`] with the given instruction set.
+pub(crate) fn add_l2_and_clip_with(
+    arch: Arch,
+    grad: &mut [f32],
+    params: &[f32],
+    c: f64,
+    max_norm: f64,
+) -> (f64, f64) {
     assert_eq!(grad.len(), params.len(), "parameters");
-    let (grad_squares, squares) = Arch::new().dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
+    let (grad_squares, squares) = arch.dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
     let norm = grad_squares.sqrt();
     scale_to(grad, norm, max_norm);
     (norm, c * squares)
@@ -265,6 +285,28 @@ mod tests {
         }
         assert_eq!(params, again);
         assert_eq!(adam, restored);
+    }
+
+    /// Kills: a flush of the gradient, of a moment or of the parameter that is left out, or has a larger threshold.
+    #[test]
+    fn tiny_gradients_moments_and_parameters_become_zero() {
+        let n = 19; // whole vectors and a rest
+        let after = |p: f32, g: f32, m: f32, v: f32| {
+            let (mut params, mut adam) = (vec![p; n], Adam::new(n));
+            adam.restore(&vec![m; n], &vec![v; n], 1_000_000);
+            adam.step(&mut params, &vec![g; n], 1e-3);
+            let first = [params[0], adam.m[0], adam.v[0]];
+            for i in 0..n {
+                assert_eq!([params[i], adam.m[i], adam.v[i]], first, "{i}");
+            }
+            first
+        };
+        let square = TINY * TINY;
+        assert_eq!(after(1.0, TINY / 2.0, 0.0, 0.0), [1.0, 0.0, 0.0], "gradient");
+        assert_eq!(after(1.0, 0.0, square, square), [1.0, 0.0, 0.0], "moments");
+        assert_eq!(after(TINY / 2.0, 0.0, 0.0, 0.0), [0.0; 3], "parameter");
+        let [p, m, v] = after(2.0 * TINY, 2.0 * TINY, 2.0 * square, 2.0 * square);
+        assert!(p != 0.0 && m > 0.1 * TINY && v > square, "larger ones stay: {p:e} {m:e} {v:e}");
     }
 
     /// Kills: a factor of 2 left out, an entry of the rest forgotten, a clip before the penalty.

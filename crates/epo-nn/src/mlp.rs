@@ -18,6 +18,7 @@ use pulp::Arch;
 
 use crate::buffer::{Buffer, LINE};
 use crate::kernel;
+use crate::tiny::narrow;
 use passes::{Backward, Forward, ForwardOne, Jvp, Lanes, Refresh};
 
 /// Rows processed together.
@@ -135,7 +136,8 @@ impl Mlp {
         Self::with_arch(sizes, tail, stream, Arch::new())
     }
 
-    fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
+    /// The same with the given instruction set.
+    pub(crate) fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
         assert!(sizes.len() >= 2, "an input and an output size");
         assert!(sizes.iter().all(|&n| n > 0), "sizes are positive: {sizes:?}");
         let lanes = arch.dispatch(Lanes);
@@ -260,7 +262,7 @@ impl Mlp {
             }
         }
         for (g, sum) in grad.iter_mut().zip(&ws.sum) {
-            *g = *sum as f32;
+            *g = narrow(*sum);
         }
     }
 

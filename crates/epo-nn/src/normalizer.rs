@@ -9,6 +9,8 @@
 //! collecting. Sources: Welford 1962 (one by one), Chan, Golub & LeVeque 1979 (merge). The deviation is that of
 //! a sample (n − 1).
 
+use crate::tiny::narrow;
+
 /// Least deviation that is divided by.
 const STD_FLOOR: f64 = 0.01;
 /// Largest normalised value.
@@ -149,12 +151,12 @@ impl Normalizer {
         assert_eq!(out.len(), self.scale.len(), "normalised observation");
         if self.moments.count < 2 {
             for (out, x) in out.iter_mut().zip(obs) {
-                *out = *x as f32;
+                *out = narrow(*x);
             }
             return;
         }
         for (((out, x), mean), scale) in out.iter_mut().zip(obs).zip(&self.moments.mean).zip(&self.scale) {
-            *out = ((x - mean) * scale).clamp(-CLIP, CLIP) as f32;
+            *out = narrow(((x - mean) * scale).clamp(-CLIP, CLIP));
         }
     }
 

@@ -16,6 +16,7 @@ use epo_core::{ActionSpace, Stream};
 
 use crate::dist::{Dist, HALF_LN_TAU, gaussian_log_prob, log_sum_exp, row_entropy};
 use crate::mlp::{Mlp, Tensor, Workspace};
+use crate::tiny::narrow;
 
 /// The family of the action distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +216,7 @@ impl Policy {
                 for ((y, a), d) in rows {
                     for j in 0..m {
                         let z = (f64::from(a[j]) - f64::from(y[j])) * self.inv_std[j];
-                        ws.dout.push((d * z * self.inv_std[j]) as f32);
+                        ws.dout.push(narrow(d * z * self.inv_std[j]));
                     }
                 }
             }
@@ -226,7 +227,7 @@ impl Policy {
                     for j in 0..m {
                         let ln_p = f64::from(y[j]) - lse;
                         let chosen = if j == a[0] as usize { 1.0 } else { 0.0 };
-                        ws.dout.push((d * (chosen - ln_p.exp()) + bonus * ln_p.exp() * (ln_p + h)) as f32);
+                        ws.dout.push(narrow(d * (chosen - ln_p.exp()) + bonus * ln_p.exp() * (ln_p + h)));
                     }
                 }
             }
@@ -248,7 +249,7 @@ impl Policy {
                     * self.inv_std[j];
                 acc += d * (z * z - 1.0);
             }
-            grad[tail + j] = acc as f32;
+            grad[tail + j] = narrow(acc);
         }
     }
 
@@ -262,7 +263,7 @@ impl Policy {
         assert_eq!(out.len(), v.len(), "out");
         let (m, n) = (self.net.outputs(), ws.net.rows());
         for (v32, v) in ws.v.iter_mut().zip(v) {
-            *v32 = *v as f32;
+            *v32 = narrow(*v);
         }
         ws.dout.resize(n * m, 0.0);
         self.net.jvp(&mut ws.net, &ws.v, &mut ws.dout);
@@ -271,7 +272,7 @@ impl Policy {
             match self.head {
                 Head::Gaussian => {
                     for (u, s) in u.iter_mut().zip(&self.inv_std) {
-                        *u = (f64::from(*u) * weight * s * s) as f32;
+                        *u = narrow(f64::from(*u) * weight * s * s);
                     }
                 }
                 Head::Categorical => {
@@ -279,7 +280,7 @@ impl Policy {
                     let p = |j: usize| (f64::from(y[j]) - lse).exp();
                     let mean: f64 = (0..m).map(|j| p(j) * f64::from(u[j])).sum();
                     for j in 0..m {
-                        u[j] = (weight * p(j) * (f64::from(u[j]) - mean)) as f32;
+                        u[j] = narrow(weight * p(j) * (f64::from(u[j]) - mean));
                     }
                 }
             }

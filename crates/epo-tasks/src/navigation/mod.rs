@@ -298,7 +298,7 @@ mod tests {
                 let sim = &mut world.stage.sim;
                 fresh.forward();
                 fresh.set_sleep(world.stage.sleeps);
-                let weights = |s: &Sim| bits(s.model().dof_invweight0());
+                let weights = |s: &Sim| bits(s.dof_invweight0());
                 assert_eq!(weights(sim), weights(&fresh), "{}: inverse weights", task.id);
                 for t in 0..50 {
                     for s in [&mut *sim, &mut fresh] {

@@ -139,9 +139,7 @@ impl Stage {
     /// Index in `qpos` of the first coordinate of every loose or carried body.
     #[cfg(test)]
     pub(crate) fn loose_qpos(&self) -> impl Iterator<Item = usize> {
-        let model = self.sim.model();
-        let joint = |b: &BodyId| usize::try_from(model.body_jntadr()[b.0]).ok();
-        self.bodies[1..].iter().filter_map(joint).map(|j| model.jnt_qposadr()[j] as usize)
+        self.bodies[1..].iter().filter_map(|body| self.sim.free_joint(*body))
     }
 
     /// Draws a layout from a freshly seeded generator and places everything there, at rest.
