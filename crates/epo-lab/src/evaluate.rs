@@ -392,6 +392,7 @@ mod tests {
     fn evaluations_are_kept_side_by_side_and_old_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let one = |policy, seed, hash: &str| Evaluation {
+            physics: Physics::Published,
             policy,
             episodes: 1,
             seed,

@@ -13,6 +13,7 @@ pub mod evaluate;
 pub mod ground_truth;
 pub mod history;
 mod layers;
+pub mod physics;
 pub mod record;
 pub mod report;
 pub mod repro;
