@@ -17,7 +17,7 @@ fn rows(output: &Output) -> Vec<Value> {
 /// The random policy hardly touches anything, so few episodes are enough; nothing differs in the last task.
 #[test]
 fn fast_physics_is_the_same_task_in_short() {
-    let tasks = ["SafetyPointGoal1-v0", "SafetyCarPush1-v0", "SafetyPointButton2-v0"];
+    let tasks = ["SafetyPointGoal1-v0", "SafetyPointPush1-v0", "SafetyPointButton2-v0"];
     let mut args = vec!["--json", "--policy", "random", "--episodes", "20", "--max-episodes", "20"];
     args.extend(tasks.iter().flat_map(|task| ["--task", task]));
     let output = check(&args);
