@@ -13,6 +13,7 @@ pub mod evaluate;
 pub mod ground_truth;
 mod layers;
 pub mod lock;
+pub mod physics;
 pub mod record;
 pub mod repro;
 pub mod runs;
