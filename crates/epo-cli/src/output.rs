@@ -19,6 +19,11 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// `1 run` or `3 runs`.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// A Markdown table that is also aligned for the eye; the first row is the header, the first `texts` columns are texts,
 /// the others numbers.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {
@@ -43,6 +48,11 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "run")), ["0 runs", "1 run", "2 runs"]);
+    }
 
     #[test]
     fn a_table_is_aligned() {

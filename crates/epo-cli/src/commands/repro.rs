@@ -129,8 +129,8 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&seconds).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine, as busy as it is now.",
-        runs.len(),
+        "{}, {jobs} side by side with {threads} threads each: about {} on this machine, as busy as it is now.",
+        output::count(runs.len(), "run"),
         duration(total)
     ));
     lines.push(
