@@ -275,3 +275,58 @@ fn curve_csv(panels: &[Panel; 2], groups: &[Group]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::groups;
+    use crate::groups::tests::run;
+
+    fn figures(tasks: usize, algos: &[&str], seeds: u64) -> (Figures, Vec<Group>) {
+        let mut runs = Vec::new();
+        for task in 0..tasks {
+            for algo in algos {
+                runs.extend(
+                    (0..seeds).map(|s| run(&format!("T{task}"), algo, s, &[(0.0, 60.0), (1.0, 9.0)])),
+                );
+            }
+        }
+        let groups = groups(runs, 0.1, &mut Vec::new());
+        (Figures::of(&groups, &Options::default()), groups)
+    }
+
+    #[test]
+    fn one_task_has_no_figure_of_all_tasks_and_one_seed_no_band() {
+        let (one, _) = figures(1, &["epo"], 1);
+        assert!(one.together.is_none() && one.tasks.len() == 1 && one.left_out.is_empty());
+        assert!(!one.tasks[0][0].caption.contains("Band"), "{}", one.tasks[0][0].caption);
+        let (two, _) = figures(2, &["epo", "ppo"], 2);
+        assert!(two.together.is_some() && two.tasks[0][0].caption.contains("Band"));
+        let names: Vec<_> = two.tasks.iter().flatten().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["T0", "plane/T0", "T1", "plane/T1"], "the figure of all tasks is not among them");
+        assert!(two.tasks[0][1].svg.contains("EPO, seed 1, end of training: return 1.00, cost 9.00"));
+    }
+
+    /// Kills: figures without a bound, and a bound without a word about it.
+    #[test]
+    fn what_is_too_much_for_figures_is_said() {
+        let (many, _) = figures(MOST_TASKS + 2, &["epo"], 1);
+        assert_eq!((many.tasks.len(), many.curves.len()), (MOST_TASKS, MOST_TASKS + 2));
+        assert!(
+            many.together.is_none() && many.left_out[0].contains("first 40 of 42 tasks"),
+            "{:?}",
+            many.left_out
+        );
+        let algos: Vec<String> = (0..MOST_LINES + 3).map(|i| format!("a{i:02}")).collect();
+        let (wide, groups) = figures(1, &algos.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        assert!(
+            wide.left_out[0].contains("at most 21") && wide.left_out[0].contains("up to 24"),
+            "{:?}",
+            wide.left_out
+        );
+        let rows = wide.curves[0].1.lines().count();
+        assert_eq!(rows, 1 + 2 * groups.len(), "the curves hold all");
+        let (deep, _) = figures(1, &["epo"], MOST_SEEDS as u64 + 5);
+        assert!(deep.left_out[0].contains("first 20 of up to 25 seeds"), "{:?}", deep.left_out);
+    }
+}

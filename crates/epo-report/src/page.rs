@@ -25,7 +25,7 @@ td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabul
 figure svg>rect{fill:#16181d}figure [fill=\"#222222\"]{fill:#ddd}figure [stroke=\"#222222\"]{stroke:#ddd}\
 figure [stroke=\"#e4e4e4\"]{stroke:#2c2f36}figure [stroke=\"#555555\"]{stroke:#999}\
 figure [stroke=\"#000000\"]{stroke:#fff}figure [fill=\"#000000\"]{fill:#fff}\
-figure [stroke=\"#0072b2\"]{stroke:#3aa0dc}figure [fill=\"#0072b2\"]{fill:#3aa0dc}}\
+figure [stroke=\"#0072b2\"]{stroke:#3d7eff}figure [fill=\"#0072b2\"]{fill:#3d7eff}}\
 @page{size:landscape;margin:12mm}@media print{body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}\
 figure,tr,.caveat{break-inside:avoid}figure svg{max-height:165mm}.wide{overflow:visible}table{font-size:8pt}\
 td,th{padding:.15rem .3rem}}";

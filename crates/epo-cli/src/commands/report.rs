@@ -95,8 +95,7 @@ pub(crate) fn make(
         if more > 0 {
             tell!("note: {more} more notes are on the page");
         }
-        let runs = if summary.runs == 1 { "1 run".to_owned() } else { format!("{} runs", summary.runs) };
-        tell!("{runs} in {}", summary.page.display());
+        tell!("{} in {}", output::count(summary.runs, "run"), summary.page.display());
     }
     Ok(summary)
 }
