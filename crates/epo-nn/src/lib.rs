@@ -48,8 +48,8 @@
 //! * Matrices are `f32`. Numbers per sample (log-probability, KL, entropy) and sums over chunks of 64 rows are `f64`.
 //! * The instruction set is chosen at run time: AVX-512, AVX2 with FMA, NEON, or portable code.
 //! * **AVX-512 and AVX2 with FMA compute the same bits**, on Intel and AMD. A test compares both with pinned hashes.
-//!   Every x86-64 server and desktop processor since about 2015 has one of the two. NEON also fuses the multiply-add,
-//!   but is not tested. Portable code does not, so its last digits differ.
+//!   Intel's Core and Xeon processors have AVX2 with FMA since 2013, AMD's since 2015. NEON also fuses the multiply-add,
+//!   but is not tested. Portable code does not fuse it, so its last digits differ.
 //! * A NaN is never turned into a number.
 //! * Numbers below [`TINY`] become zero, so the time of an update does not depend on the values in it.
 //!
