@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
+use epo_report::date::utc;
 use epo_report::history::{VERSION_KEY, version_note};
 use epo_tasks::Physics;
 
@@ -69,20 +70,6 @@ fn check_name(name: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
-fn utc(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (year, month) =
-        (year + era * 400 + u64::from(month > 9), if month < 10 { month + 3 } else { month - 9 });
-    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02}-{h:02}-{m:02}-{s:02}")
-}
-
 /// Writes `config.toml`, whole or not at all.
 pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError> {
     let text = format!("{VERSION_KEY} = \"{VERSION}\"\n\n{}", run.to_toml());
@@ -134,18 +121,6 @@ pub fn task_maker(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_civil() {
-        for (seconds, date) in [
-            (0, "1970-01-01-00-00-00"),
-            (951_782_400, "2000-02-29-00-00-00"),
-            (1_767_225_599, "2025-12-31-23-59-59"),
-            (4_107_542_400, "2100-03-01-00-00-00"),
-        ] {
-            assert_eq!(utc(seconds), date);
-        }
-    }
 
     #[test]
     fn folders_are_never_shared() {
