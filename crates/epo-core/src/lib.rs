@@ -5,11 +5,13 @@
 //! - [`check_env`]: tells what an own environment does wrong.
 //! - [`Stream`]: counter-based random numbers; the state of a stream is a few integers.
 //! - [`CostReading`]: mean episode cost against its limit, finite by construction.
+//! - [`TaskFamily`]: navigation or velocity; decides the presets of a configuration.
 //! - [`Metric`]: a name, a unit and a meaning, declared once.
 
 mod check;
 mod cost;
 mod env;
+mod family;
 mod metric;
 mod pool;
 mod stream;
@@ -17,6 +19,7 @@ mod stream;
 pub use check::{Problem, Replay, check_env};
 pub use cost::CostReading;
 pub use env::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
+pub use family::TaskFamily;
 pub use metric::Metric;
 pub use pool::{EnvFailure, EnvPool, Slot, episode_seed};
 pub use stream::{Purpose, Stream};

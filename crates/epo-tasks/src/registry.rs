@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use epo_core::TaskFamily;
+
 use crate::{TaskEnv, navigation, velocity};
 
 /// One task of the list.
@@ -27,6 +29,16 @@ pub struct TaskInfo {
 pub(crate) enum Kind {
     Navigation(navigation::TaskId),
     Velocity(&'static velocity::Task),
+}
+
+impl TaskInfo {
+    /// The family that decides the presets of a training on this task.
+    pub fn family(&self) -> TaskFamily {
+        match self.kind {
+            Kind::Navigation(_) => TaskFamily::Navigation,
+            Kind::Velocity(_) => TaskFamily::Velocity,
+        }
+    }
 }
 
 /// Why a task could not be made.
@@ -82,6 +94,13 @@ mod tests {
     fn an_unknown_id_is_refused_with_the_nearest_one() {
         let error = make("SafetyPointgoal1-v1").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`SafetyPointGoal1-v0`"), "{error}");
+    }
+
+    #[test]
+    fn a_task_names_its_family() {
+        let family = |id| task(id).unwrap().family();
+        assert_eq!(family("SafetyAntVelocity-v1"), TaskFamily::Velocity);
+        assert_eq!(family("SafetyCarGoal1-v0"), TaskFamily::Navigation);
     }
 
     #[test]
