@@ -184,8 +184,10 @@ fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, Lab
     let envs = short.train.envs;
     short.train.threads = threads;
     short.train.update.kl_stop = false; // a short epoch may stop where a whole one would not: all passes, the longest time
-    short.train.steps_per_epoch =
-        short.train.steps_per_epoch.min(MEASURED_STEPS.max(short.train.update.batch).next_multiple_of(envs));
+    short.train.steps_per_epoch = short
+        .train
+        .steps_per_epoch
+        .min(MEASURED_STEPS.max(short.train.update.minibatch).next_multiple_of(envs));
     short.run.steps = short.train.steps_per_epoch as u64;
     let times = bench::epochs(&short, folder)?;
     let steps = short.train.steps_per_epoch as f64;
