@@ -256,12 +256,17 @@ mod tests {
         tasks.flat_map(|task| Physics::ALL.map(|physics| (task, World::new(task, physics).unwrap())))
     }
 
-    /// Actions that go somewhere: random, each held for ten steps.
-    fn actions(seed: u64, steps: usize) -> Vec<[f64; 2]> {
+    /// Actions that move the robot away from where it starts: random, each held for ten steps.
+    fn actions(task: &NavigationTask, seed: u64, steps: usize) -> Vec<Vec<f64>> {
         let mut rng = Stream::new(seed, Purpose::Random, 0);
-        let mut draw = || 2.0 * rng.uniform() - 1.0;
-        let held: Vec<_> = (0..steps.div_ceil(10)).map(|_| [draw(), draw()]).collect();
-        (0..steps).map(|t| held[t / 10]).collect()
+        let mut draw = || (0..task.robot.act_len).map(|_| 2.0 * rng.uniform() - 1.0).collect::<Vec<_>>();
+        let held: Vec<_> = (0..steps.div_ceil(10)).map(|_| draw()).collect();
+        (0..steps).map(|t| held[t / 10].clone()).collect()
+    }
+
+    /// The action that drives no motor.
+    fn idle(task: &NavigationTask) -> Vec<f64> {
+        vec![0.0; task.robot.act_len]
     }
 
     fn bits(values: &[f64]) -> Vec<u64> {
@@ -276,7 +281,7 @@ mod tests {
             for seed in 0..2 {
                 short.reset(seed, &mut obs).unwrap();
                 plain.reset(seed, &mut obs).unwrap();
-                for (t, action) in actions(seed, 150).iter().enumerate() {
+                for (t, action) in actions(task, seed, 150).iter().enumerate() {
                     short.step(action, &mut obs, &mut terms);
                     plain.bare_physics(action);
                     let same = |f: fn(&Sim) -> &[f64]| bits(f(short.sim())) == bits(f(plain.sim()));
@@ -322,7 +327,7 @@ mod tests {
             world.reset(0, &mut obs).unwrap();
             assert_eq!(world.stage.n_asleep(), 0, "{}: all are awake after a reset", task.id);
             for _ in 0..5 {
-                world.step(&[0.0; 2], &mut obs, &mut terms);
+                world.step(&idle(task), &mut obs, &mut terms);
             }
             // nobody moves: every vase and the box sleep, the robot and the gremlins do not
             let rest = |group: &&Group| ["vase", "push_box"].contains(&group.object.name());
@@ -339,7 +344,7 @@ mod tests {
             let mut obs = vec![0.0; task.obs_len()];
             let mut terms = vec![0.0; used.cost_terms().len()];
             used.reset(3, &mut obs).unwrap();
-            for action in actions(3, 500) {
+            for action in actions(task, 3, 500) {
                 used.step(&action, &mut obs, &mut terms);
             }
             assert!(used.stage.n_asleep() > 0, "{}", task.id);
@@ -348,7 +353,7 @@ mod tests {
                 world.reset(4, &mut obs).unwrap();
             }
             let mut want = obs.clone();
-            for (t, action) in actions(4, 300).iter().enumerate() {
+            for (t, action) in actions(task, 4, 300).iter().enumerate() {
                 used.step(action, &mut obs, &mut terms);
                 new.step(action, &mut want, &mut terms);
                 assert_eq!(bits(&obs), bits(&want), "{}: step {t}", task.id);
@@ -366,7 +371,7 @@ mod tests {
             world.reset(1, &mut obs).unwrap();
             let mut terms = vec![0.0; world.cost_terms().len()];
             for _ in 0..5 {
-                world.step(&[0.0; 2], &mut obs, &mut terms);
+                world.step(&idle(task), &mut obs, &mut terms);
             }
             let asleep = world.stage.n_asleep();
             assert!(asleep > 0, "{}", task.id);
@@ -375,7 +380,7 @@ mod tests {
             assert!(world.rules.new_goal(&mut world.stage));
             let moved = goal(&world);
             assert_ne!(before, moved, "{}", task.id);
-            world.step(&[0.0; 2], &mut obs, &mut terms);
+            world.step(&idle(task), &mut obs, &mut terms);
             assert_eq!((goal(&world), world.stage.n_asleep()), (moved, asleep), "{}", task.id);
             // a pass that computes fixed bodies too puts it, and everything else, exactly there
             let frames = |w: &World| {

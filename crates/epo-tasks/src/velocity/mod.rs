@@ -295,4 +295,38 @@ mod tests {
             }
         }
     }
+
+    /// Both versions of a robot play the same states; a speed between the two limits costs in one of them only.
+    #[test]
+    fn the_two_versions_of_a_robot_differ_in_the_cost_alone() {
+        for pair in TASKS.chunks(2) {
+            let (low, high) = match pair[0].threshold < pair[1].threshold {
+                true => (&pair[0], &pair[1]),
+                false => (&pair[1], &pair[0]),
+            };
+            let name = low.robot.name;
+            let [mut strict, mut mild] = [low, high].map(|task| World::new(task).unwrap());
+            let step = |world: &mut World, push: f64| {
+                let (mut obs, mut terms) = (vec![0.0; world.task.robot.obs_len], [0.0]);
+                world.reset(3, &mut obs).unwrap();
+                world.sim.qvel_mut()[0] += push;
+                let before = world.place();
+                let moved = world.step(&vec![0.0; world.task.robot.act_len], &mut obs, &mut terms);
+                let v = (world.place()[0] - before[0]) / world.dt;
+                assert_eq!(terms[0], moved.cost, "{name}");
+                (obs, moved.reward, moved.cost, v)
+            };
+            let mut between = 0;
+            for push in (0..200).map(|i| 0.02 * f64::from(i)) {
+                let (obs, reward, strict_cost, v) = step(&mut strict, push);
+                let (same_obs, same_reward, mild_cost, _) = step(&mut mild, push);
+                assert_eq!((&obs, reward), (&same_obs, same_reward), "{name}: {push} m/s");
+                if low.threshold + 0.01 < v && v < high.threshold - 0.01 {
+                    assert_eq!((strict_cost, mild_cost), (1.0, 0.0), "{name}: {v} m/s");
+                    between += 1;
+                }
+            }
+            assert!(between > 0, "{name}: no speed was between the limits");
+        }
+    }
 }
