@@ -25,7 +25,7 @@ pub(crate) fn program() -> String {
 }
 
 /// `1 run`, `2 runs`.
-pub(crate) fn plural(n: usize, noun: &str) -> String {
+pub(crate) fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
@@ -63,6 +63,11 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "run")), ["0 runs", "1 run", "2 runs"]);
+    }
 
     #[test]
     fn a_table_is_aligned() {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use epo_core::Metric;
 use epo_lab::config::ResolvedRun;
-use epo_lab::record::{HEADLINES, Row, metrics, value};
+use epo_lab::record::{Row, metrics, value};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::duration;
@@ -17,6 +18,8 @@ pub(crate) struct Progress {
     /// Environment steps of the whole run.
     steps: u64,
     limit: f64,
+    /// Metrics of the algorithm that a line shows, each with its symbol.
+    headlines: &'static [(&'static str, Metric)],
     /// Whether the user has been told that the run is stopping.
     told: bool,
     /// Steps done and seconds taken after each of the last epochs.
@@ -34,10 +37,9 @@ enum To {
 }
 
 impl Progress {
-    /// For a run of which some epochs are done. `NO_COLOR` keeps the bar and takes its colours.
-    pub(crate) fn new(run: &ResolvedRun, epochs_done: u32, quiet: bool) -> Self {
-        let per_epoch = run.train.steps_per_epoch as u64;
-        let steps = u64::from(run.epochs()) * per_epoch;
+    /// Progress of a run that has made `done` steps. `NO_COLOR` keeps the bar and removes its colours.
+    pub(crate) fn new(run: &ResolvedRun, done: u64, quiet: bool) -> Self {
+        let steps = run.total_steps();
         let to = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => To::Nowhere,
             (_, false) => To::Lines,
@@ -50,11 +52,12 @@ impl Progress {
                 bar.set_style(
                     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
                 );
-                bar.set_position(u64::from(epochs_done) * per_epoch);
+                bar.set_position(done);
                 To::Bar(bar)
             }
         };
-        Self { to, steps, limit: run.run.limit, told: false, recent: VecDeque::new() }
+        let (limit, headlines) = (run.run.limit, run.algo.info().headlines);
+        Self { to, steps, limit, headlines, told: false, recent: VecDeque::new() }
     }
 
     /// Prints a line above the bar.
@@ -83,10 +86,10 @@ impl Progress {
         let left = self.remaining(done, value(row, metrics::TIME_TOTAL).unwrap_or(0.0));
         match &self.to {
             To::Nowhere => {}
-            To::Lines => tell!("{done}/{} {}", self.steps, summary(row, self.limit)),
+            To::Lines => tell!("{done}/{} {}", self.steps, self.summary(row)),
             To::Bar(bar) => {
                 let left = left.map_or(String::new(), |s| format!("{} left  ", duration(s)));
-                bar.set_message(left + &summary(row, self.limit));
+                bar.set_message(left + &self.summary(row));
                 bar.set_position(done);
             }
         }
@@ -109,22 +112,21 @@ impl Progress {
             bar.abandon();
         }
     }
-}
 
-/// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
-fn summary(row: &Row, limit: f64) -> String {
-    let number = |metric, digits: usize| match value(row, metric) {
-        Some(x) => format!("{x:.digits$}"),
-        None => "–".to_owned(),
-    };
-    let mut text = format!("{} steps/s", number(metrics::FPS, 0));
-    text += &format!("  return {}  cost {}/{limit}", number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
-    for (sign, metric) in HEADLINES {
-        if value(row, *metric).is_some() {
-            text += &format!("  {sign} {}", number(*metric, 4));
+    /// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
+    fn summary(&self, row: &Row) -> String {
+        let number = |metric, digits: usize| match value(row, metric) {
+            Some(x) => format!("{x:.digits$}"),
+            None => "–".to_owned(),
+        };
+        let (ret, cost) = (number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
+        let mut text =
+            format!("{} steps/s  return {ret}  cost {cost}/{}", number(metrics::FPS, 0), self.limit);
+        for (symbol, metric) in self.headlines {
+            text += &format!("  {symbol} {}", number(*metric, 4));
         }
+        text
     }
-    text
 }
 
 #[cfg(test)]

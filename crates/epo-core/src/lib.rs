@@ -6,6 +6,7 @@
 //! - [`Stream`]: counter-based random numbers; the state of a stream is a few integers.
 //! - [`CostReading`]: mean episode cost against its limit, finite by construction.
 //! - [`TaskFamily`]: navigation or velocity; decides the presets of a configuration.
+//! - [`Parameter`]: a key and its documentation, declared once with its default by [`parameters!`].
 //! - [`Metric`]: a name, a unit and a meaning, declared once.
 
 mod check;
@@ -13,6 +14,7 @@ mod cost;
 mod env;
 mod family;
 mod metric;
+mod parameter;
 mod pool;
 mod stream;
 
@@ -21,5 +23,6 @@ pub use cost::CostReading;
 pub use env::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 pub use family::TaskFamily;
 pub use metric::Metric;
+pub use parameter::Parameter;
 pub use pool::{EnvFailure, EnvPool, Slot, episode_seed};
 pub use stream::{Purpose, Stream};

@@ -372,8 +372,8 @@ mod tests {
     fn evaluations_are_kept_side_by_side_and_old_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let one = |policy, seed, hash: &str| Evaluation {
-            policy,
             physics: Physics::Published,
+            policy,
             episodes: 1,
             seed,
             ret: Spread::of([1.0].into_iter()),

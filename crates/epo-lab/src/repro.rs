@@ -203,8 +203,10 @@ fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, Lab
     short.train.threads = threads;
     // a short epoch may stop where a whole one would not, so all passes are timed
     let kl_stop = std::mem::replace(&mut short.train.update.kl_stop, false);
-    short.train.steps_per_epoch =
-        short.train.steps_per_epoch.min(MEASURED_STEPS.max(short.train.update.batch).next_multiple_of(envs));
+    short.train.steps_per_epoch = short
+        .train
+        .steps_per_epoch
+        .min(MEASURED_STEPS.max(short.train.update.minibatch).next_multiple_of(envs));
     short.run.steps = short.train.steps_per_epoch as u64;
     let times = bench::epochs(&short, folder)?;
     let steps = short.train.steps_per_epoch as f64;

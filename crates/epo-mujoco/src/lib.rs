@@ -324,6 +324,19 @@ impl Sim {
     pub fn free_joint(&self, body: BodyId) -> Option<usize> {
         self.raw.free_joint(body.0)
     }
+    /// The body at the root of a body's tree: the ancestor that is attached to the world, or the body itself.
+    pub fn root(&self, body: BodyId) -> BodyId {
+        let parents = self.raw.body_parentid();
+        let mut root = body.0;
+        while parents[root] != 0 {
+            root = parents[root] as usize;
+        }
+        BodyId(root)
+    }
+    /// Whether a body is attached to the world by a joint: it can move, and nothing carries it.
+    pub fn is_loose(&self, body: BodyId) -> bool {
+        body.0 != 0 && self.raw.body_parentid()[body.0] == 0 && self.raw.body_jntnum()[body.0] > 0
+    }
     /// World position of a body's frame, in metres.
     pub fn xpos(&self, body: BodyId) -> [f64; 3] {
         self.raw.xpos()[body.0]

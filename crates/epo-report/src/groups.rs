@@ -15,8 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::plot::figure::Series;
-use crate::history::{Note, Run, Source};
+use crate::history::{Note, Point, Run, Source};
+use crate::plot::figure::Series;
 use crate::stats;
 
 /// What the shaded band of a curve shows.
@@ -94,14 +94,16 @@ pub struct Group {
     pub variant: Option<String>,
     /// All its runs, by seed.
     pub runs: Vec<Run>,
-    /// What the runs achieved that got as far as the others of the task.
+    /// Indices of the runs that got as far as the others of the task: those with final values.
+    pub reached: Vec<usize>,
+    /// What each run of `reached` achieved.
     pub achieved: Vec<Achieved>,
     /// Score at equal safety of each of `achieved`; empty if the task has no safe algorithm to compare with.
     pub scores: Vec<f64>,
 }
 
 /// Config paths that never tell two experiments apart.
-fn is_incidental(path: &str) -> bool {
+pub(crate) fn is_incidental(path: &str) -> bool {
     const KEYS: [&str; 8] = [
         "run.seed",
         "run.task",
@@ -148,7 +150,8 @@ fn task_rank(task: &str) -> usize {
     ORDER.iter().position(|o| task.contains(o)).unwrap_or(ORDER.len())
 }
 
-/// A run falls short if it has fewer than this share of the steps of the longest run of its task.
+/// A run has final values if it has at least this share of the steps of the longest run of its task, or ends at most one
+/// epoch before it (the longer epoch of the two counts).
 const REACHED: f64 = 0.9;
 
 /// Sorts runs into groups, by task and then in the order of the legend.
@@ -164,7 +167,15 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
         .map(|(((_, task), _, label), runs)| {
             let runs = one_per_seed(runs, notes);
             let Label { name: label, variant } = label;
-            Group { task, label, variant, runs, achieved: Vec::new(), scores: Vec::new() }
+            Group {
+                task,
+                label,
+                variant,
+                runs,
+                reached: Vec::new(),
+                achieved: Vec::new(),
+                scores: Vec::new(),
+            }
         })
         .collect();
     for group in groups.chunk_by_mut(|a, b| a.task == b.task) {
@@ -186,55 +197,67 @@ struct Label {
 /// Stands for the value of a key that a run does not have.
 const NOT_SET: &str = "not set";
 
-/// A name for each run: its algorithm, and the config values in which it differs from runs of the same algorithm and
-/// task.
+/// A name for each run: its algorithm, and the settings in which it differs from runs of the same algorithm and task.
 fn labels(runs: &[Run]) -> Vec<Label> {
-    let mut values: BTreeMap<(Source, &str, &str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for run in runs {
-        for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
-            values.entry((run.source, &run.algo, &run.task, key)).or_default().insert(value);
-        }
-    }
-    // a key that only some of the runs have: of another version, with other defaults
-    for ((source, algo, task, key), seen) in &mut values {
-        let same = |run: &&Run| (run.source, &*run.algo, &*run.task) == (*source, *algo, *task);
-        if runs.iter().filter(same).any(|run| !run.config.contains_key(*key)) {
-            seen.insert(NOT_SET);
-        }
+    let mut experiments: BTreeMap<(Source, &str, &str), Vec<usize>> = BTreeMap::new();
+    for (i, run) in runs.iter().enumerate() {
+        experiments.entry((run.source, &run.algo, &run.task)).or_default().push(i);
     }
     let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
-    for ((source, algo, _, key), seen) in &values {
-        if seen.len() > 1 {
-            varying.entry((*source, algo)).or_default().insert(key);
+    let mut known: BTreeMap<(Source, &str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (&(source, algo, task), members) in &experiments {
+        // how many runs have the key, and its values
+        let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+        for run in members.iter().map(|&i| &runs[i]) {
+            for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
+                let (holders, seen) = values.entry(key).or_default();
+                *holders += 1;
+                seen.insert(value);
+            }
         }
+        // a key that only some of the runs have: of another version, with other defaults
+        let differs = |holders: usize, seen: &BTreeSet<&str>| seen.len() > 1 || holders < members.len();
+        for (key, (holders, seen)) in &values {
+            if differs(*holders, seen) {
+                varying.entry((source, algo)).or_default().insert(key);
+            }
+        }
+        known.insert((source, algo, task), values.into_keys().collect());
     }
     let differences = |run: &Run| {
         let keys = varying.get(&(run.source, run.algo.as_str())).into_iter().flatten();
         let parts = keys.filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
-            let known = values.contains_key(&(run.source, &*run.algo, &*run.task, *key));
+            let known = known[&(run.source, &*run.algo, &*run.task)].contains(key);
             let value = run.config.get(*key).map(String::as_str).or(known.then_some(NOT_SET))?;
             Some(format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
         parts.collect::<Vec<_>>().join(", ")
     };
-    let mut variants: BTreeMap<(Source, &str), BTreeSet<String>> = BTreeMap::new();
-    for run in runs {
-        variants.entry((run.source, &run.algo)).or_default().insert(differences(run));
+    let own: Vec<String> = runs.iter().map(differences).collect();
+    let mut variants: BTreeMap<(Source, &str), BTreeMap<&str, usize>> = BTreeMap::new();
+    for (run, own) in runs.iter().zip(&own) {
+        variants.entry((run.source, &run.algo)).or_default().insert(own, 0);
     }
-    let label = |run: &Run| {
-        let (algo, own) = (display(run.source, &run.algo), differences(run));
-        let all = &variants[&(run.source, run.algo.as_str())];
-        match all.iter().any(|d| d.len() > LONGEST) {
+    let mut long = BTreeSet::new();
+    for (algorithm, all) in &mut variants {
+        all.values_mut().enumerate().for_each(|(place, number)| *number = place);
+        if all.keys().any(|d| d.len() > LONGEST) {
+            long.insert(*algorithm);
+        }
+    }
+    let label = |(run, own): (&Run, &String)| {
+        let (algo, key) = (display(run.source, &run.algo), (run.source, run.algo.as_str()));
+        match long.contains(&key) {
             _ if own.is_empty() => Label { name: algo, variant: None },
             false => Label { name: format!("{algo}, {own}"), variant: None },
             true => {
-                let place = all.iter().position(|d| *d == own).unwrap_or(0);
-                Label { name: format!("{algo} {}", letter(place)), variant: Some(own) }
+                let place = variants[&key][own.as_str()];
+                Label { name: format!("{algo} {}", letter(place)), variant: Some(own.clone()) }
             }
         }
     };
-    runs.iter().map(label).collect()
+    runs.iter().zip(&own).map(label).collect()
 }
 
 /// A, B, …, Z, A2, B2, …
@@ -245,13 +268,12 @@ fn letter(place: usize) -> String {
 
 /// Runs by seed; of two with the same seed the longer one stays.
 fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
-    let reach = |run: &Run| run.points.last().map_or(0.0, |p| p.steps);
-    runs.sort_by(|a, b| a.seed.cmp(&b.seed).then(reach(b).total_cmp(&reach(a))));
+    runs.sort_by(|a, b| a.seed.cmp(&b.seed).then(b.steps().total_cmp(&a.steps())));
     let mut kept: Vec<Run> = Vec::new();
     for run in runs {
         match kept.last() {
             Some(last) if last.seed == run.seed => {
-                let shown = if reach(last) > reach(&run) { "longer" } else { "first" };
+                let shown = if last.steps() > run.steps() { "longer" } else { "first" };
                 let message = format!("Seed {} is there twice; the {shown} run is shown.", run.seed);
                 notes.push(Note::new(&run.path, message));
             }
@@ -261,30 +283,43 @@ fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
     kept
 }
 
+/// Does a run get as far as the longest run of its task, which has so many steps, and so many in an epoch?
+fn reaches(run: &Run, (steps, epoch_steps): (f64, f64)) -> bool {
+    run.steps() >= REACHED * steps || steps - run.steps() <= run.epoch_steps.max(epoch_steps)
+}
+
+/// Most seeds that a note lists.
+const SEEDS_LISTED: usize = 10;
+
 fn achieve(groups: &mut [Group], share: f64, notes: &mut Vec<Note>) {
-    let reach = |run: &Run| run.points.last().map_or(0.0, |p| p.steps);
-    let longest = groups.iter().flat_map(|g| &g.runs).map(reach).fold(0.0, f64::max);
+    let lengths = groups.iter().flat_map(|g| &g.runs).map(|run| (run.steps(), run.epoch_steps));
+    let longest = lengths.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let all_seeds: BTreeSet<u64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.seed)).collect();
     for group in groups {
-        for run in &group.runs {
-            if reach(run) >= REACHED * longest {
+        for (i, run) in group.runs.iter().enumerate() {
+            if reaches(run, longest) {
+                group.reached.push(i);
                 group.achieved.push(Achieved::of(run, share));
             } else {
                 let message = format!(
-                    "The run ends at {:.0} of {longest:.0} steps: its curve is drawn, its final values are left out.",
-                    reach(run)
+                    "The run ends at {:.0} of {:.0} steps: its curve is drawn, its final values are left out.",
+                    run.steps(),
+                    longest.0
                 );
                 notes.push(Note::new(&run.path, message));
             }
         }
-        let missing: Vec<String> = (all_seeds.iter().filter(|s| group.runs.iter().all(|r| r.seed != **s)))
-            .map(u64::to_string)
-            .collect();
+        let own: BTreeSet<u64> = group.runs.iter().map(|r| r.seed).collect();
+        let missing: Vec<String> = all_seeds.difference(&own).map(u64::to_string).collect();
         if !missing.is_empty() {
+            let more = match missing.len().saturating_sub(SEEDS_LISTED) {
+                0 => String::new(),
+                n => format!(" and of {n} more"),
+            };
             let message = format!(
-                "{} has no run of seed {} that others of the task have.",
+                "{} has no run of seed {}{more} that others of the task have.",
                 group.label,
-                missing.join(", ")
+                missing[..missing.len().min(SEEDS_LISTED)].join(", ")
             );
             notes.push(Note::new(Path::new(&group.task), message));
         }
@@ -328,53 +363,107 @@ fn at(points: &[(f64, f64)], steps: f64) -> Option<f64> {
 }
 
 /// Centred moving mean over `window` rows (1 leaves the values as they are).
-fn smooth(values: &[f64], window: usize) -> Vec<f64> {
-    let (before, after) = ((window.max(1) - 1) / 2, window.max(1) / 2);
-    (0..values.len())
-        .map(|i| stats::mean(&values[i.saturating_sub(before)..(i + after + 1).min(values.len())]))
-        .collect()
+fn smooth(values: Vec<f64>, window: usize) -> Vec<f64> {
+    if window <= 1 {
+        return values;
+    }
+    let (before, after) = ((window - 1) / 2, window / 2);
+    let mut sums = vec![0.0];
+    sums.extend(values.iter().scan(0.0, |sum, v| {
+        *sum += v;
+        Some(*sum)
+    }));
+    let mean = |i: usize| {
+        let (from, to) = (i.saturating_sub(before), i.saturating_add(after + 1).min(values.len()));
+        (sums[to] - sums[from]) / (to - from) as f64
+    };
+    (0..values.len()).map(mean).collect()
 }
 
 /// Most points of a line; a run with more rows is thinned, never averaged.
-const MAX_POINTS: usize = 2000;
+const MOST_POINTS: usize = 1000;
 
-/// Mean and band of a group over its runs, at the steps of its longest run.
+/// Most points of the thin line of a single seed.
+const MOST_SEED_POINTS: usize = 200;
+
+/// Most single seeds of a group that are drawn.
+pub(crate) const MOST_SEEDS: usize = 20;
+
+/// One quantity of a group: the lines of its runs.
+fn lines(group: &Group, value: fn(&Point) -> f64, window: usize) -> Vec<Vec<(f64, f64)>> {
+    let line = |run: &Run| {
+        let values = smooth(run.points.iter().map(value).collect(), window);
+        run.points.iter().map(|p| p.steps).zip(values).collect()
+    };
+    group.runs.iter().map(line).collect()
+}
+
+/// Mean and band of a group over its runs, at the steps of its longest run, and the lines of its first seeds.
+///
+/// The band of a quantity that is never negative in any run, such as a cost, is cut at 0.
 pub(crate) fn curve(
     group: &Group,
-    value: fn(&crate::history::Point) -> f64,
+    value: fn(&Point) -> f64,
     window: usize,
     band: Band,
     entry: usize,
 ) -> Series {
-    let lines: Vec<Vec<(f64, f64)>> = (group.runs.iter())
-        .map(|run| {
-            let values = smooth(&run.points.iter().map(value).collect::<Vec<_>>(), window);
-            run.points.iter().map(|p| p.steps).zip(values).collect()
-        })
-        .collect();
+    let lines = lines(group, value, window);
     let Some(longest) = lines.iter().max_by(|a, b| a.len().cmp(&b.len())) else { return Series::default() };
-    let stride = longest.len().div_ceil(MAX_POINTS);
-    // t of the interval by the number of runs; two is the fewest that have a spread
-    let t: Vec<f64> = (2..=lines.len()).map(|n| stats::student_t_975((n - 1) as f64)).collect();
+    let stride = longest.len().div_ceil(MOST_POINTS);
+    let never_negative = group.runs.iter().all(|run| run.points.iter().all(|p| value(p) >= 0.0));
+    let floor = if never_negative { 0.0 } else { f64::NEG_INFINITY };
+    // t of the interval by the number of runs
+    let mut t: BTreeMap<usize, f64> = BTreeMap::new();
     let mut series = Series { entry, ..Series::default() };
     for &(steps, _) in longest.iter().step_by(stride) {
         let values: Vec<f64> = lines.iter().filter_map(|line| at(line, steps)).collect();
-        let mean = stats::mean(&values);
+        let (mean, n) = (stats::mean(&values), values.len());
         let half = stats::std_dev(&values).map_or(f64::NAN, |sd| match band {
             Band::Std => sd,
-            Band::Ci95 => t[values.len() - 2] * sd / (values.len() as f64).sqrt(),
+            Band::Ci95 => {
+                let t = t.entry(n).or_insert_with(|| stats::student_t_975((n - 1) as f64));
+                *t * sd / (n as f64).sqrt()
+            }
         });
         series.steps.push(steps);
         series.mean.push(mean);
-        series.band.push((mean - half, mean + half));
+        // not `max`, which would give a missing band a lower edge
+        let lo = mean - half;
+        series.band.push((if lo < floor { floor } else { lo }, mean + half));
+    }
+    if lines.len() > 1 {
+        let thin = |line: Vec<(f64, f64)>| {
+            let stride = line.len().div_ceil(MOST_SEED_POINTS);
+            line.into_iter().step_by(stride).collect()
+        };
+        let seeds = group.runs.iter().map(|run| run.seed);
+        series.seeds = seeds.zip(lines).take(MOST_SEEDS).map(|(seed, line)| (seed, thin(line))).collect();
     }
     series
+}
+
+/// One diagnostic of a group, mean over the runs that have it; `None` if no run has.
+pub(crate) fn diagnostic(group: &Group, which: usize, entry: usize) -> Option<Series> {
+    let line = |run: &Run| -> Vec<(f64, f64)> {
+        let points = run.diagnostics.iter().map(|(steps, values)| (*steps, f64::from(values[which])));
+        points.filter(|(_, v)| v.is_finite()).collect()
+    };
+    let lines: Vec<_> = group.runs.iter().map(line).filter(|line| !line.is_empty()).collect();
+    let longest = lines.iter().max_by_key(|line| line.len())?;
+    let mut series = Series { entry, ..Series::default() };
+    for &(steps, _) in longest {
+        let values: Vec<f64> = lines.iter().filter_map(|line| at(line, steps)).collect();
+        series.steps.push(steps);
+        series.mean.push(stats::mean(&values));
+        series.band.push((f64::NAN, f64::NAN));
+    }
+    Some(series)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::history::Point;
 
     pub(crate) fn run(task: &str, algo: &str, seed: u64, rows: &[(f64, f64)]) -> Run {
         let points = (rows.iter().enumerate())
@@ -390,7 +479,13 @@ pub(crate) mod tests {
             config: BTreeMap::new(),
             columns: Vec::new(),
             points,
+            epoch_steps: 1e6,
+            diagnostics: Vec::new(),
             seconds_per_million: None,
+            evaluations: Vec::new(),
+            hash: None,
+            begun: None,
+            written: None,
         }
     }
 
@@ -503,6 +598,24 @@ pub(crate) mod tests {
         }
     }
 
+    /// Kills: the rule of 90 % alone. An OmniSafe run of 100,000 steps in epochs of 20,000 lost its final values beside
+    /// one of ours with 128,000 in epochs of 32,000.
+    #[test]
+    fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
+        let with = |algo: &str, epoch_steps: f64, epochs: usize| {
+            let mut run = run("T", algo, 0, &vec![(1.0, 1.0); epochs]);
+            run.points.iter_mut().for_each(|p| p.steps *= epoch_steps / 1e6);
+            run.epoch_steps = epoch_steps;
+            run
+        };
+        let reached = |other: Run| {
+            let got = groups(vec![with("epo", 32e3, 4), other], 0.1, &mut Vec::new());
+            (got[0].reached.len(), got[1].achieved.len())
+        };
+        assert_eq!(reached(with("ppo", 20e3, 5)), (1, 1), "28,000 steps earlier");
+        assert_eq!(reached(with("ppo", 20e3, 4)), (1, 0), "48,000 steps earlier");
+    }
+
     #[test]
     fn curves_are_means_without_smoothing() {
         let runs = vec![
@@ -516,7 +629,13 @@ pub(crate) mod tests {
         assert!((cost.band[1].1 - 60.0 - sd).abs() < 1e-9 && cost.band[0] == (10.0, 10.0), "{:?}", cost.band);
         let ci = curve(&got[0], |p| p.cost, 1, Band::Ci95, 0); // t = 12.706 with one degree of freedom
         assert!((ci.band[1].1 - 60.0 - 12.7062 * 30.0).abs() < 0.1, "{:?}", ci.band);
-        assert_eq!(smooth(&[0.0, 3.0, 6.0], 3), [1.5, 3.0, 4.5]);
+        assert_eq!(ci.band[1].0, 0.0, "no cost is below zero");
+        let ret = curve(&got[0], |p| p.ret - 5.0, 1, Band::Ci95, 0);
+        assert!(ret.band[0].0 < -4.0, "a return may be: {:?}", ret.band);
+        assert_eq!(smooth(vec![0.0, 3.0, 6.0], 3), [1.5, 3.0, 4.5]);
+        assert_eq!(smooth(vec![0.0, 3.0, 6.0], usize::MAX), [3.0; 3]);
+        let seeds: Vec<_> = cost.seeds.iter().map(|(seed, line)| (*seed, line[1].1)).collect();
+        assert_eq!(seeds, [(0, 90.0), (1, 30.0)], "single seeds are drawn too");
         assert_eq!(at(&[(0.0, 0.0), (2.0, 8.0)], 0.5), Some(2.0));
         assert_eq!(at(&[(0.0, 0.0), (2.0, 8.0)], 2.5), None);
     }

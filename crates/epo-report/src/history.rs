@@ -5,11 +5,22 @@
 //! OmniSafe  config.json (env_id, algo, seed, algo_cfgs|lagrange_cfgs.cost_limit)      progress.csv
 //! ```
 //! A folder that cannot be used becomes a [`Note`]; a half-written last row is left out; an empty cell is a value that
-//! did not exist yet. Only three columns are needed: `TotalEnvSteps`, `Metrics/EpRet`, `Metrics/EpCost`.
+//! did not exist yet. Only three columns are needed: `TotalEnvSteps`, `Metrics/EpRet`, `Metrics/EpCost`. `eval.json` and the
+//! manifest of the newest checkpoint are read if they are there. Every file is read once, row by row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
+use epo_algos::report as metrics;
+use epo_core::Metric;
+use rayon::prelude::*;
+
+use crate::date;
+use crate::evaluation::{self, Evaluation};
+use crate::files::{MOST_RECORD_BYTES, open, printable, read_text};
 use crate::settings::{Tree, leaves};
 
 /// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
@@ -44,12 +55,24 @@ pub struct Point {
     pub cost: f64,
 }
 
+/// Columns that show how the learning went, with their names in figures.
+pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
+    (metrics::KL, "KL divergence"),
+    (metrics::MU, "penalty factor μ"),
+    (metrics::LAMBDA, "multiplier λ"),
+    (metrics::EXPLAINED_R, "explained variance, return"),
+    (metrics::EXPLAINED_C, "explained variance, cost"),
+];
+
+/// Most rows of diagnostics that are kept of a run; a run with more is thinned.
+const MOST_DIAGNOSTICS: usize = 200;
+
 /// A run that can be shown.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its folder.
+    /// Run folder.
     pub path: PathBuf,
-    /// Who wrote it.
+    /// Program that wrote it.
     pub source: Source,
     /// Task id.
     pub task: String,
@@ -59,52 +82,69 @@ pub struct Run {
     pub seed: u64,
     /// Limit of the episode cost.
     pub limit: f64,
-    /// Every config value by its dotted path, as text.
+    /// Every setting as text, by its dotted name.
     pub config: BTreeMap<String, String>,
     /// Columns of `progress.csv`.
     pub columns: Vec<String>,
     /// Rows with return and cost, by rising steps.
     pub points: Vec<Point>,
-    /// Seconds of updates and of everything, per million environment steps, if the columns are there.
+    /// Environment steps of the longest epoch.
+    pub epoch_steps: f64,
+    /// Steps and values of `DIAGNOSTICS`, NaN where there is none; at most `MOST_DIAGNOSTICS` rows.
+    pub(crate) diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
+    /// Where the time went, if the columns are there.
     pub seconds_per_million: Option<Timing>,
+    /// Evaluations of the final policy.
+    pub evaluations: Vec<Evaluation>,
+    /// Hash of the newest checkpoint.
+    pub hash: Option<String>,
+    /// Date and time in the name of the folder (UTC).
+    pub begun: Option<String>,
+    /// Date and time at which `progress.csv` was last written (UTC).
+    pub written: Option<String>,
 }
 
 impl Run {
+    /// Environment steps at the end.
+    pub fn steps(&self) -> f64 {
+        self.points.last().map_or(0.0, |p| p.steps)
+    }
+
     /// Seconds of all its epochs, if they were recorded.
     pub fn seconds(&self) -> Option<f64> {
-        Some(self.seconds_per_million?.total * 1e-6 * self.points.last()?.steps)
+        Some(self.seconds_per_million?.total * 1e-6 * self.steps())
     }
 }
 
-/// Where the time went, in seconds per million environment steps.
+/// Seconds per million environment steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     /// Collecting.
     pub rollout: f64,
     /// Updating.
     pub update: f64,
-    /// Everything.
+    /// Whole epochs.
     pub total: f64,
 }
 
 /// Something the reader should know about one folder or file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
-    /// What it is about.
+    /// Folder, file or task.
     pub path: PathBuf,
     /// A full sentence.
     pub message: String,
 }
 
 impl Note {
-    pub(crate) fn new(path: &Path, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), message: message.into() }
+    pub(crate) fn new(path: &Path, message: impl AsRef<str>) -> Self {
+        Self { path: path.to_owned(), message: printable(message.as_ref()).into_owned() }
     }
 }
 
 impl std::fmt::Display for Note {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.message, self.path.display())
+        write!(f, "{} ({})", self.message, printable(&self.path.to_string_lossy()))
     }
 }
 
@@ -114,50 +154,66 @@ const MAX_DEPTH: usize = 8;
 /// Reads every run at or below `paths`, in the order of their names; whatever cannot be used is noted. A run whose
 /// configuration names no cost limit, such as OmniSafe's PPO, has `limit`.
 pub fn read_runs(paths: &[PathBuf], limit: Option<f64>) -> (Vec<Run>, Vec<Note>) {
-    let (mut runs, mut notes) = (Vec::new(), Vec::new());
-    for path in paths {
-        let (had_runs, had_notes) = (runs.len(), notes.len());
-        search(path, 0, limit, &mut runs, &mut notes);
-        if runs.len() == had_runs && notes.len() == had_notes {
-            notes.push(Note::new(path, "No run folder was found: there is no progress.csv at or below it."));
-        }
-    }
-    // the same folder may have been named twice, directly and through its parent
-    let mut seen = std::collections::BTreeSet::new();
-    runs.retain(|run| seen.insert(run.path.canonicalize().unwrap_or_else(|_| run.path.clone())));
-    note_differing_columns(&runs, &mut notes);
-    (runs, notes)
-}
-
-fn search(dir: &Path, depth: usize, limit: Option<f64>, runs: &mut Vec<Run>, notes: &mut Vec<Note>) {
-    let mut children = match std::fs::read_dir(dir) {
-        Ok(entries) => entries.filter_map(Result::ok).map(|e| e.path()).collect::<Vec<_>>(),
-        Err(e) => return notes.push(Note::new(dir, format!("The folder cannot be read: {e}."))),
-    };
-    children.sort();
-    let has = |name: &str| children.iter().any(|p| p.file_name().is_some_and(|n| n == name));
-    if has("config.toml") || has("config.json") || has("progress.csv") {
-        match read_run(dir, limit) {
+    let (folders, mut notes) = find_runs(paths);
+    let read: Vec<_> = folders.par_iter().map(|dir| read_run(dir, limit)).collect();
+    let mut runs = Vec::with_capacity(folders.len());
+    for (dir, result) in folders.iter().zip(read) {
+        match result {
             Ok((run, more)) => {
                 runs.push(run);
                 notes.extend(more.into_iter().map(|message| Note::new(dir, message)));
             }
             Err(message) => notes.push(Note::new(dir, format!("{message} The run is left out."))),
         }
-    } else if depth < MAX_DEPTH {
-        for child in children.iter().filter(|p| p.is_dir() && !p.is_symlink()) {
-            search(child, depth + 1, limit, runs, notes);
+    }
+    note_differing_columns(&runs, &mut notes);
+    (runs, notes)
+}
+
+/// Finds every run folder at or below `paths`, each once, in the order of their names. Links are not followed.
+pub fn find_runs(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Note>) {
+    let (mut folders, mut notes) = (Vec::new(), Vec::new());
+    for path in paths {
+        let (had_folders, had_notes) = (folders.len(), notes.len());
+        search(path, 0, &mut folders, &mut notes);
+        if folders.len() == had_folders && notes.len() == had_notes {
+            notes.push(Note::new(path, "No run folder was found: there is no progress.csv at or below it."));
+        }
+    }
+    if paths.len() > 1 {
+        // the same folder may have been named twice, directly and through its parent
+        let mut seen = BTreeSet::new();
+        folders.retain(|dir: &PathBuf| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())));
+    }
+    (folders, notes)
+}
+
+fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<Note>) {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries.filter_map(Result::ok),
+        Err(e) => return notes.push(Note::new(dir, format!("The folder cannot be read: {e}."))),
+    };
+    let mut children = Vec::new();
+    for entry in entries {
+        if ["config.toml", "config.json", "progress.csv"].iter().any(|name| entry.file_name() == *name) {
+            return folders.push(dir.to_owned());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            children.push(entry.path());
+        }
+    }
+    if depth < MAX_DEPTH {
+        children.sort();
+        for child in children {
+            search(&child, depth + 1, folders, notes);
         }
     }
 }
 
-/// Reads one run folder; `limit` is for a run that names none. `Err` says why it cannot be shown; the list of an `Ok` says what was left out.
+/// Reads one run folder; `limit` is for a run that names none. `Err` says why it cannot be shown; the list of an `Ok`
+/// says what was left out.
 pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
-    let read = |name: &str| match std::fs::read(dir.join(name)) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(format!("{name} cannot be read: {e}.")),
-    };
+    let read = |name: &str| read_text(&dir.join(name));
     let mut notes = Vec::new();
     let (source, config) = match (read("config.toml")?, read("config.json")?) {
         (Some(text), _) => {
@@ -179,24 +235,30 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
     let version = version.and_then(|version| version_note(version));
     let mut given = None;
-    let progress = read("progress.csv")?
-        .ok_or_else(|| "There is no progress.csv: the run has not finished an epoch.".to_owned())
-        .and_then(|text| Progress::parse(&text, &mut notes))
+    let progress = open(&dir.join("progress.csv"), MOST_RECORD_BYTES)
+        .and_then(|file| {
+            let (file, about) = file.ok_or("There is no progress.csv: the run has not finished an epoch.")?;
+            let written = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let written = written.and_then(|since| date::minutes(&date::utc(since.as_secs())));
+            Ok((Progress::read(BufReader::with_capacity(1 << 16, file), &mut notes)?, written))
+        })
         .and_then(|progress| {
             let own = limit_of(source, &config);
             let limit =
                 own.or(limit).ok_or("The config names no cost limit; `--limit` would give it one.")?;
             if own.is_none() {
-                given =
-                    Some(format!("The config names no cost limit; {limit} is taken, which was given here."));
+                given = Some(format!(
+                    "The config names no cost limit; the limit {limit} is taken from `--limit`."
+                ));
             }
             Ok((progress, limit, identity(dir, source, &config)?))
         });
     // a run of another version may lack what this one needs: that is then the likely reason
     let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
-    let (progress, limit, (task, algo, seed)) = progress.map_err(because)?;
+    let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
     notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
+    let (evaluations, evaluated) = evaluations(dir, &mut notes);
     let run = Run {
         path: dir.to_owned(),
         source,
@@ -207,14 +269,44 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         config,
         columns: progress.columns,
         points: progress.points,
+        epoch_steps: progress.epoch_steps,
+        diagnostics: progress.diagnostics,
         seconds_per_million: progress.timing,
+        evaluations,
+        hash: checkpoint_hash(dir).or(evaluated),
+        begun: dir.file_name().and_then(|name| date::minutes(&name.to_string_lossy())),
+        written,
     };
     Ok((run, notes))
 }
 
+/// Evaluations of a run folder, and the hash of the checkpoint that was evaluated.
+fn evaluations(dir: &Path, notes: &mut Vec<String>) -> (Vec<Evaluation>, Option<String>) {
+    let parsed = read_text(&dir.join("eval.json")).and_then(|text| match text {
+        Some(text) => evaluation::parse(&text).map_err(|e| format!("eval.json is broken: {e}.")),
+        None => Ok((Vec::new(), None)),
+    });
+    parsed.unwrap_or_else(|e| {
+        notes.push(format!("{e} The evaluation is left out."));
+        (Vec::new(), None)
+    })
+}
+
+/// Hash in the manifest of the checkpoint with the highest number; `None` if there is none that can be read.
+fn checkpoint_hash(dir: &Path) -> Option<String> {
+    let entries = fs::read_dir(dir.join("checkpoint")).ok()?.filter_map(Result::ok);
+    let newest =
+        entries.filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok().map(|n| (n, e.path()))).max()?;
+    let manifest = read_text(&newest.1.join("manifest.json")).ok()??;
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).ok()?;
+    Some(printable(manifest.get("hash")?.as_str()?).into_owned())
+}
+
 /// Every setting as text, by its dotted name.
 fn flat<'a, V: Tree + 'a>(table: impl IntoIterator<Item = (&'a String, &'a V)>) -> BTreeMap<String, String> {
-    leaves(table).into_iter().map(|(name, value)| (name, value.text())).collect()
+    let text =
+        |(name, value): (String, &V)| (printable(&name).into_owned(), printable(&value.text()).into_owned());
+    leaves(table).into_iter().map(text).collect()
 }
 
 /// Task, algorithm and seed from the config, else from OmniSafe's folder names `ALGO-{TASK}/seed-SSS-…`.
@@ -227,8 +319,9 @@ fn identity(
         Source::Epo => ["run.task", "run.algo", "run.seed"],
         Source::OmniSafe => ["env_id", "algo", "seed"],
     };
-    let named =
-        |path: Option<&Path>| path.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    let named = |path: Option<&Path>| {
+        path.and_then(Path::file_name).map(|n| printable(&n.to_string_lossy()).into_owned())
+    };
     let parent = named(dir.parent()).unwrap_or_default();
     let (algo_of_name, task_of_name) = match parent.split_once("-{") {
         Some((algo, task)) => (Some(algo.to_owned()), Some(task.trim_end_matches('}').to_owned())),
@@ -254,49 +347,104 @@ fn limit_of(source: Source, config: &BTreeMap<String, String>) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// What `progress.csv` holds.
+/// Content of `progress.csv`.
 struct Progress {
     columns: Vec<String>,
     points: Vec<Point>,
+    epoch_steps: f64,
+    diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
     timing: Option<Timing>,
 }
 
-impl Progress {
-    fn parse(text: &str, notes: &mut Vec<String>) -> Result<Self, String> {
-        let (whole, rest) = text.split_at(text.rfind('\n').map_or(0, |i| i + 1));
-        if !rest.is_empty() {
-            notes.push("The last row of progress.csv is half-written and left out.".into());
-        }
-        let mut lines = whole.lines().filter(|line| !line.trim().is_empty());
-        let header = lines.next().ok_or("progress.csv is empty: the run has not finished an epoch.")?;
-        let columns: Vec<String> = header.split(',').map(|c| c.trim().trim_matches('"').to_owned()).collect();
+/// Longest row of `progress.csv` that is read, in bytes.
+const MOST_ROW_BYTES: u64 = 1 << 20;
+
+/// Places of the columns that reports need.
+struct Places {
+    columns: usize,
+    steps: usize,
+    ret: usize,
+    cost: usize,
+    times: [Option<usize>; 3],
+    diagnostics: [Option<usize>; DIAGNOSTICS.len()],
+}
+
+impl Places {
+    fn of(columns: &[String]) -> Result<Self, String> {
         let find = |name: &str| columns.iter().position(|c| c == name);
         let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
-        let (steps, ret, cost) = (need("TotalEnvSteps")?, need("Metrics/EpRet")?, need("Metrics/EpCost")?);
-        let times = [find("Time/Rollout"), find("Time/Update"), find("Time/Epoch")];
+        Ok(Self {
+            columns: columns.len(),
+            steps: need("TotalEnvSteps")?,
+            ret: need("Metrics/EpRet")?,
+            cost: need("Metrics/EpCost")?,
+            times: ["Time/Rollout", "Time/Update", "Time/Epoch"].map(find),
+            diagnostics: DIAGNOSTICS.map(|(metric, _)| find(metric.key)),
+        })
+    }
+}
+
+impl Progress {
+    fn read(mut file: impl BufRead, notes: &mut Vec<String>) -> Result<Self, String> {
+        let mut line = Vec::new();
+        // one row without its line end; `None` at the end of the file
+        let mut next_row = |notes: &mut Vec<String>| -> Result<Option<String>, String> {
+            loop {
+                line.clear();
+                let read = (&mut file).take(MOST_ROW_BYTES).read_until(b'\n', &mut line);
+                if read.map_err(|e| format!("progress.csv cannot be read: {e}."))? == 0 {
+                    return Ok(None);
+                }
+                if line.last() != Some(&b'\n') {
+                    if line.len() as u64 == MOST_ROW_BYTES {
+                        return Err("progress.csv cannot be read: a row is longer than 1 MiB.".into());
+                    }
+                    notes.push("The last row of progress.csv is half-written and left out.".into());
+                    return Ok(None);
+                }
+                let row = String::from_utf8_lossy(&line);
+                if !row.trim().is_empty() {
+                    return Ok(Some(row.trim_end().to_owned()));
+                }
+            }
+        };
+        let header = next_row(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
+        let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
+        let columns: Vec<String> = header.split(',').map(column).collect();
+        let places = Places::of(&columns)?;
         let mut sums = [0.0; 3];
-        let (mut points, mut broken, mut epoch, mut last_steps) = (Vec::new(), 0, 0, 0.0);
-        for line in lines {
-            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        let (mut points, mut diagnostics) = (Vec::new(), Vec::new());
+        let (mut broken, mut epoch, mut last_steps, mut epoch_steps) = (0, 0, 0.0, 0.0_f64);
+        while let Some(row) = next_row(notes)? {
+            let cells: Vec<&str> = row.split(',').map(str::trim).collect();
             let number = |i: usize| cells[i].parse::<f64>().ok().filter(|v| v.is_finite());
-            if cells.len() != columns.len() || number(steps).is_none_or(|s| s <= last_steps) {
+            let steps = match cells.len() == places.columns {
+                true => number(places.steps).filter(|&s| s > last_steps),
+                false => None,
+            };
+            let Some(steps) = steps else {
                 broken += 1;
                 continue;
-            }
-            last_steps = number(steps).unwrap_or(last_steps);
-            for (sum, column) in sums.iter_mut().zip(times) {
+            };
+            epoch_steps = epoch_steps.max(steps - last_steps);
+            last_steps = steps;
+            for (sum, column) in sums.iter_mut().zip(places.times) {
                 *sum += column.and_then(number).unwrap_or(f64::NAN);
             }
-            match (number(ret), number(cost)) {
-                (Some(ret), Some(cost)) => points.push(Point { epoch, steps: last_steps, ret, cost }),
+            let value = |column: Option<usize>| column.and_then(number).map_or(f32::NAN, |v| v as f32);
+            diagnostics.push((steps, places.diagnostics.map(value)));
+            match (number(places.ret), number(places.cost)) {
+                (Some(ret), Some(cost)) => points.push(Point { epoch, steps, ret, cost }),
                 // no episode had finished yet; anything else in the cell is broken
-                _ if cells[ret].is_empty() || cells[cost].is_empty() => {}
+                _ if cells[places.ret].is_empty() || cells[places.cost].is_empty() => {}
                 _ => broken += 1,
             }
             epoch += 1;
         }
-        if broken > 0 {
-            notes.push(format!("{broken} rows of progress.csv are broken and left out."));
+        match broken {
+            0 => {}
+            1 => notes.push("1 row of progress.csv is broken and left out.".into()),
+            n => notes.push(format!("{n} rows of progress.csv are broken and left out.")),
         }
         if points.is_empty() {
             return Err("progress.csv holds no finished episode yet.".into());
@@ -305,27 +453,29 @@ impl Progress {
             let [rollout, update, total] = sums.map(|s| s / last_steps * 1e6);
             Timing { rollout, update, total }
         });
-        Ok(Self { columns, points, timing })
+        points.shrink_to_fit();
+        let stride = diagnostics.len().div_ceil(MOST_DIAGNOSTICS);
+        let diagnostics = diagnostics.into_iter().step_by(stride).collect();
+        Ok(Self { columns, points, epoch_steps, diagnostics, timing })
     }
 }
 
 fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
     // the columns of an algorithm are its own; among runs of one algorithm they should agree
-    let mut first: BTreeMap<(Source, &str), &Run> = BTreeMap::new();
+    let mut first: BTreeMap<(Source, &str), (&Run, BTreeSet<&str>)> = BTreeMap::new();
     for run in runs {
-        let model = first.entry((run.source, &run.algo)).or_insert(run);
-        if let Some(odd) = odd_column(&model.columns, &run.columns) {
+        let names = || run.columns.iter().map(String::as_str).collect();
+        let (model, known) = first.entry((run.source, &run.algo)).or_insert_with(|| (run, names()));
+        if model.columns == run.columns {
+            continue;
+        }
+        let own: BTreeSet<&str> = names();
+        if let Some(odd) = known.symmetric_difference(&own).next() {
             let which = model.path.display();
-            notes.push(Note::new(
-                &run.path,
-                format!("The columns differ from those of {which}, by {odd} for one."),
-            ));
+            let message = format!("The columns differ from those of {which}, by {odd} for one.");
+            notes.push(Note::new(&run.path, message));
         }
     }
-}
-
-fn odd_column<'a>(a: &'a [String], b: &'a [String]) -> Option<&'a String> {
-    a.iter().find(|c| !b.contains(c)).or_else(|| b.iter().find(|c| !a.contains(c)))
 }
 
 #[cfg(test)]
@@ -445,7 +595,7 @@ mod tests {
         let (runs, notes) = read_runs(&[dir.path().to_owned()], Some(25.0));
         let limits: Vec<_> = runs.iter().map(|run| (run.algo.as_str(), run.limit)).collect();
         assert_eq!(limits, [("CPO", 10.0), ("PPO", 25.0)]);
-        assert!(notes.len() == 1 && notes[0].message.contains("25 is taken"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].message.contains("limit 25 is taken"), "{notes:?}");
         let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
         assert!(runs.len() == 1 && notes[0].message.contains("--limit"), "{notes:?}");
     }
@@ -454,14 +604,14 @@ mod tests {
     fn a_half_written_row_and_broken_rows_are_left_out() {
         let text = progress("0,1,2,10\n1,1,2\n2,x,2,30\n3,1,2,30\n4,1,2,40\n5,1,2,50\n6,1,2,6");
         let mut notes = Vec::new();
-        let got = Progress::parse(&text, &mut notes).unwrap();
+        let got = Progress::read(text.as_bytes(), &mut notes).unwrap();
         let steps: Vec<f64> = got.points.iter().map(|p| p.steps).collect();
         assert_eq!(
             steps,
             [10.0, 40.0, 50.0],
             "short row, word for a number, steps that do not rise, half a row"
         );
-        assert!(notes[0].contains("half-written") && notes[1].contains("3 rows"), "{notes:?}");
+        assert!(notes[0].contains("half-written") && notes[1].contains("3 rows of"), "{notes:?}");
     }
 
     #[test]

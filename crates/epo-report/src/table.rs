@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::plot::canvas::escape;
+use crate::plot::escape;
 use crate::stats::{self, Interval};
 
 /// What a column holds; it decides the columns of the CSV.
@@ -79,10 +79,7 @@ enum Part<'a> {
 impl Part<'_> {
     fn csv(self) -> String {
         match self {
-            Self::Text(text) if text.contains([',', '"', '\n']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            }
-            Self::Text(text) => text.to_owned(),
+            Self::Text(text) => csv_text(text),
             Self::Number(v) => v.to_string(),
         }
     }
@@ -94,6 +91,34 @@ impl Part<'_> {
             Self::Number(v) => v.into(),
         }
     }
+}
+
+/// A text as a cell of a CSV file. One that a spreadsheet would take for a formula has an apostrophe before it.
+pub(crate) fn csv_text(text: &str) -> String {
+    let text = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    };
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+/// A text inside a Markdown table: neither HTML, nor a link, nor the end of the cell.
+pub(crate) fn markdown_text(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '<' => out += "&lt;",
+            '&' => out += "&amp;",
+            '|' | '`' | '\\' => out.extend(['\\', c]),
+            '\n' | '\r' => out.push(' '),
+            _ => out.push(c),
+        }
+    }
+    // [text](address) would be a link
+    out.replace("](", "]\\(")
 }
 
 /// Names of the parts of a column: `Return 95 %` is `return_95`, `return_95_lo`, `return_95_hi`.
@@ -138,12 +163,12 @@ impl Table {
     pub(crate) fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = format!("### {}\n\n{}\n\n", self.title, self.caption);
-        out += &line(self.columns.iter().map(|c| c.0.replace('|', "\\|")).collect());
+        out += &line(self.columns.iter().map(|c| markdown_text(&c.0)).collect());
         out += &line(
             self.columns.iter().map(|c| if c.1 == Kind::Text { "---" } else { "---:" }.into()).collect(),
         );
         for row in &self.rows {
-            out += &line(row.iter().map(|cell| cell.text("±").replace('|', "\\|")).collect());
+            out += &line(row.iter().map(|cell| markdown_text(&cell.text("±"))).collect());
         }
         out
     }
@@ -266,6 +291,22 @@ mod tests {
         assert_eq!(table().to_csv(), want);
     }
 
+    /// Kills: a name that runs as a formula in a spreadsheet, as HTML in Markdown, or that breaks its row.
+    #[test]
+    fn names_cannot_do_harm() {
+        for (text, csv) in [
+            ("=1+1", "'=1+1"),
+            ("@x", "'@x"),
+            ("=A(\"b\",1)", "\"'=A(\"\"b\"\",1)\""),
+            ("EPO, pmn = 1", "\"EPO, pmn = 1\""),
+        ] {
+            assert_eq!(csv_text(text), csv);
+        }
+        let hostile = markdown_text("<script>x</script> a|b [c](d)\n| e");
+        assert_eq!(hostile, "&lt;script>x&lt;/script> a\\|b [c]\\(d) \\| e");
+        assert_eq!(markdown_text("0.50 [0.25, 1.00]"), "0.50 [0.25, 1.00]");
+    }
+
     #[test]
     fn json_has_the_columns_of_the_csv_as_keys() {
         let json = table().to_json();
@@ -281,7 +322,7 @@ mod tests {
     #[test]
     fn markdown_and_latex_and_html_escape_and_round() {
         let markdown = table().to_markdown();
-        assert!(markdown.contains("| a_1,<b> | 1235 ± 0.00 | 0.50 [0.25, 1.00] | 3 |"), "{markdown}");
+        assert!(markdown.contains("| a_1,&lt;b> | 1235 ± 0.00 | 0.50 [0.25, 1.00] | 3 |"), "{markdown}");
         assert!(markdown.contains("| x\\|y | 0.00 | – | – |"), "{markdown}");
         let latex = table().to_latex();
         assert!(latex.contains("a\\_1,<b> & 1235 $\\pm$ 0.00 & 0.50 [0.25, 1.00] & 3 \\\\"), "{latex}");

@@ -1,8 +1,12 @@
 //! The tables of a report, and what few seeds do not allow to conclude.
 
-use super::groups::{Achieved, Group};
-use super::table::{Cell, Kind, Table, number};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::evaluation::{Evaluation, Policy, of_policy};
+use crate::files::shorten;
+use crate::groups::{Achieved, Group, is_incidental};
 use crate::stats::{self, Interval, Statistic};
+use crate::table::{Cell, Kind, Table, number};
 
 /// Seed of every bootstrap: the same runs give the same report.
 const SEED: u64 = 0;
@@ -21,8 +25,11 @@ fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
 
 /// Of a quantity that is never negative, neither is the interval.
 fn not_negative(interval: Interval) -> Interval {
-    Interval { lo: interval.lo.max(0.0), ..interval }
+    interval.at_least(0.0)
 }
+
+/// Longest text of a cell that lists names or settings.
+const MOST_TEXT: usize = 300;
 
 /// Every table that the groups allow.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
@@ -32,6 +39,8 @@ pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     tables.extend(together.as_ref().map(Together::scores));
     tables.extend(together.as_ref().and_then(Together::beats));
     tables.extend(timing(groups));
+    tables.extend(evaluations(groups, share));
+    tables.extend(settings(groups));
     tables
 }
 
@@ -46,7 +55,7 @@ fn variants(groups: &[Group]) -> Option<Table> {
         title: "Variants".into(),
         caption: "Runs of one algorithm that differ in more settings than a legend can hold.".into(),
         columns: vec![column("Name", Kind::Text), column("Settings that differ", Kind::Text)],
-        rows: named.into_iter().map(|(name, settings)| vec![text(name), text(settings)]).collect(),
+        rows: named.into_iter().map(|(name, own)| vec![text(name), text(&shorten(own, MOST_TEXT))]).collect(),
     })
 }
 
@@ -77,8 +86,9 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
         caption: format!(
             "Mean ± standard deviation over seeds of the last {} % of the steps, and the mean with its 95 % interval. \
              Feasible: share of runs whose final cost is within the limit, with Wilson's 95 % interval. Score: return \
-             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task.",
-            number(share * 100.0).trim_end_matches(".00")
+             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task. An interval of a cost ends at 0, \
+             which costs cannot be below.",
+            percent(share)
         ),
         columns: vec![
             column("Task", Kind::Text),
@@ -158,33 +168,124 @@ fn timing(groups: &[Group]) -> Option<Table> {
     })
 }
 
+/// Training and evaluation side by side, for the runs that have final values; `None` if no run was evaluated.
+fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
+    let of = |g: &Group, policy: Policy| -> Vec<Evaluation> {
+        g.reached.iter().filter_map(|&i| of_policy(&g.runs[i].evaluations, policy).copied()).collect()
+    };
+    let present = |policy: &Policy| groups.iter().any(|g| !of(g, *policy).is_empty());
+    let policies: Vec<Policy> = Policy::ALL.into_iter().filter(present).collect();
+    if policies.is_empty() {
+        return None;
+    }
+    let mut columns =
+        vec![column("Task", Kind::Text), column("Algorithm", Kind::Text), column("Limit", Kind::Number)];
+    for quantity in ["Return", "Cost"] {
+        columns.push(column(&format!("{quantity}, training"), Kind::Spread));
+        columns.extend(policies.iter().map(|p| column(&format!("{quantity}, {}", p.name()), Kind::Spread)));
+    }
+    columns.extend(policies.iter().map(|p| column(&format!("Within limit, {}, %", p.name()), Kind::Spread)));
+    columns.extend(policies.iter().map(|p| column(&format!("Runs, {}", p.name()), Kind::Number)));
+    columns.push(column("Episodes of each", Kind::Text));
+    let row = |g: &Group| {
+        let played: Vec<Vec<Evaluation>> = policies.iter().map(|p| of(g, *p)).collect();
+        let spread = |f: fn(&Evaluation) -> Option<f64>| {
+            played
+                .iter()
+                .map(move |of| Cell::spread(&of.iter().filter_map(f).collect::<Vec<_>>()))
+                .collect::<Vec<_>>()
+        };
+        let mut cells = vec![text(&g.task), text(&g.label), Cell::Number(g.runs[0].limit)];
+        cells.push(Cell::spread(&collect(g, |a| a.ret)));
+        cells.extend(spread(|e| Some(e.ret)));
+        cells.push(Cell::spread(&collect(g, |a| a.cost)));
+        cells.extend(spread(|e| Some(e.cost)));
+        cells.extend(spread(|e| e.within.map(|share| 100.0 * share)));
+        cells.extend(played.iter().map(|of| Cell::Number(of.len() as f64)));
+        let episodes: BTreeSet<u64> = played.iter().flatten().map(|e| e.episodes).collect();
+        cells.push(match (episodes.first(), episodes.last()) {
+            (Some(fewest), Some(most)) if fewest == most => Cell::Text(fewest.to_string()),
+            (Some(fewest), Some(most)) => Cell::Text(format!("{fewest} to {most}")),
+            _ => Cell::Missing,
+        });
+        cells
+    };
+    Some(Table {
+        name: "table6-evaluation",
+        title: "Table 6. Training and evaluation".into(),
+        caption: format!(
+            "Mean ± standard deviation over runs. Training: the last {} % of the steps, while the policy still explores \
+             and changes. Sampled actions: the final policy, actions drawn as in training. Mean action: the final policy \
+             without randomness. Within limit: share of the evaluation episodes whose cost is within the limit.",
+            percent(share)
+        ),
+        columns,
+        rows: groups.iter().map(row).collect(),
+    })
+}
+
+/// `10` of 0.1.
+fn percent(share: f64) -> String {
+    number(share * 100.0).trim_end_matches(".00").to_owned()
+}
+
+/// Most settings that are listed.
+const MOST_SETTINGS: usize = 200;
+
+/// Settings that are not the same in all groups that have them; `None` if there are none.
+fn settings(groups: &[Group]) -> Option<Table> {
+    let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for group in groups {
+        for (key, value) in group.runs[0].config.iter().filter(|(key, _)| !is_incidental(key)) {
+            values.entry(key).or_default().entry(value).or_default().insert(&group.label);
+        }
+    }
+    let who = |labels: &BTreeSet<&str>| {
+        let names: Vec<&str> = labels.iter().take(6).copied().collect();
+        let more = labels.len().saturating_sub(names.len());
+        if more > 0 { format!("{} and {more} more", names.join("; ")) } else { names.join("; ") }
+    };
+    let row = |(key, values): (&str, BTreeMap<&str, BTreeSet<&str>>)| {
+        let one = |(value, labels): (&&str, &BTreeSet<&str>)| format!("{value} ({})", who(labels));
+        let all: Vec<String> = values.iter().map(one).collect();
+        vec![text(key), text(&shorten(&all.join(", "), MOST_TEXT))]
+    };
+    let differing =
+        values.into_iter().filter(|(key, values)| values.len() > 1 && *key != "run.algo" && *key != "algo");
+    let rows: Vec<Vec<Cell>> = differing.take(MOST_SETTINGS).map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "settings",
+        title: "Settings that differ".into(),
+        caption:
+            "Settings that have more than one value among these runs, and the algorithms with each value."
+                .into(),
+        columns: vec![column("Setting", Kind::Text), column("Values", Kind::Text)],
+        rows,
+    })
+}
+
 /// The tasks on which every algorithm has runs: only those can be added up.
 struct Together<'a> {
     labels: Vec<&'a str>,
     tasks: Vec<&'a str>,
-    groups: &'a [Group],
+    groups: BTreeMap<(&'a str, &'a str), &'a Group>,
 }
 
 impl<'a> Together<'a> {
     fn of(groups: &'a [Group]) -> Option<Self> {
-        let mut labels: Vec<&str> = Vec::new();
-        for group in groups {
-            if !labels.contains(&group.label.as_str()) {
-                labels.push(&group.label);
-            }
-        }
-        let all = groups.chunk_by(|a, b| a.task == b.task).map(|g| g[0].task.as_str());
-        let together = |task: &&str| {
-            let here = groups.iter().filter(|g| g.task == **task && !g.scores.is_empty());
-            here.count() == labels.len()
-        };
-        let tasks: Vec<&str> = all.filter(together).collect();
+        let mut seen = BTreeSet::new();
+        let all = groups.iter().map(|group| group.label.as_str());
+        let labels: Vec<&str> = all.filter(|label| seen.insert(*label)).collect();
+        let complete =
+            |of_task: &&[Group]| of_task.iter().filter(|g| !g.scores.is_empty()).count() == labels.len();
+        let tasks = groups.chunk_by(|a, b| a.task == b.task).filter(complete);
+        let tasks: Vec<&str> = tasks.map(|g| g[0].task.as_str()).collect();
+        let groups = groups.iter().map(|g| ((g.label.as_str(), g.task.as_str()), g)).collect();
         (labels.len() > 1 && !tasks.is_empty()).then_some(Self { labels, tasks, groups })
     }
 
-    fn of_label(&self, label: &str) -> impl Iterator<Item = &'a Group> {
-        let found = |task: &&str| self.groups.iter().find(|g| g.task == *task && g.label == label);
-        self.tasks.iter().filter_map(found).collect::<Vec<_>>().into_iter()
+    fn of_label(&self, label: &'a str) -> impl Iterator<Item = &'a Group> {
+        self.tasks.iter().filter_map(move |task| self.groups.get(&(label, *task)).copied())
     }
 
     fn scores(&self) -> Table {
@@ -207,7 +308,7 @@ impl<'a> Together<'a> {
             caption: format!(
                 "Interquartile mean and mean of the scores of Table 1 over {}, each with a 95 % interval (bootstrap \
                  within tasks, stretched for small samples).",
-                self.tasks.join(", ")
+                shorten(&self.tasks.join(", "), MOST_TEXT)
             ),
             columns: vec![
                 column("Algorithm", Kind::Text),
@@ -221,7 +322,10 @@ impl<'a> Together<'a> {
     }
 
     fn beats(&self) -> Option<Table> {
-        let pairs = |a: &str, b: &str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
+        if self.labels.len() > 12 {
+            return None;
+        }
+        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
             let both = self.of_label(a).zip(self.of_label(b));
             both.map(|(a, b)| (a.achieved.clone(), b.achieved.clone())).collect()
         };
@@ -235,7 +339,7 @@ impl<'a> Together<'a> {
         });
         let mut columns = vec![column("Beats", Kind::Text)];
         columns.extend(self.labels.iter().map(|label| column(label, Kind::Interval)));
-        (self.labels.len() <= 12).then(|| Table {
+        Some(Table {
             name: "table4-beats",
             title: "Table 4. Probability that the row beats the column".into(),
             caption: "A run that is within the limit beats one that is not; of two within it the higher return wins, \
@@ -322,6 +426,43 @@ mod tests {
             panic!("EPO against PPO: {:?}", tables[3].rows[0])
         };
         assert_eq!(beats.point, 1.0, "PPO's higher return does not count: it is not safe");
+    }
+
+    /// Kills: an evaluation that hides which policy was played, and one that is not beside the training it belongs to.
+    #[test]
+    fn evaluations_stand_beside_training_by_the_name_of_their_policy() {
+        let mut groups = two_algorithms(2);
+        assert!(tables(&groups, 0.1).iter().all(|t| t.name != "table6-evaluation"), "nothing was evaluated");
+        for (i, run) in groups[0].runs.iter_mut().enumerate() {
+            let one = |policy, cost| Evaluation { policy, episodes: 100, ret: 5.0, cost, within: Some(0.5) };
+            run.evaluations = vec![one(Policy::Sampled, 17.0), one(Policy::Mean, 186.0 + 2.0 * i as f64)];
+        }
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table6-evaluation").unwrap();
+        let names: Vec<_> = table.columns.iter().map(|c| c.0.as_str()).collect();
+        let cell = |name: &str| &table.rows[0][names.iter().position(|n| *n == name).unwrap()];
+        assert_eq!(*cell("Cost, training"), Cell::Spread(20.0, Some(0.0)));
+        assert_eq!(*cell("Cost, sampled actions"), Cell::Spread(17.0, Some(0.0)));
+        assert_eq!(*cell("Cost, mean action"), Cell::Spread(187.0, Some(2.0_f64.sqrt())));
+        assert_eq!(*cell("Within limit, mean action, %"), Cell::Spread(50.0, Some(0.0)));
+        assert_eq!(*cell("Episodes of each"), Cell::Text("100".into()));
+        assert!(!names.iter().any(|name| name.contains("not recorded")), "{names:?}");
+        assert_eq!(table.rows[1][4], Cell::Missing, "the other algorithm was not evaluated");
+        assert!(table.to_csv().starts_with(
+            "task,algorithm,limit,return_training_mean,return_training_sd,return_sampled_actions_mean"
+        ));
+    }
+
+    #[test]
+    fn settings_that_differ_are_listed_with_their_holders() {
+        let mut groups = two_algorithms(2);
+        for (i, group) in groups.iter_mut().enumerate() {
+            let config =
+                [("train.gamma", "0.99"), ("train.target_kl", ["0.006", "0.02"][i % 2]), ("run.seed", "7")];
+            group.runs[0].config = config.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        }
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "settings").unwrap();
+        let want = vec![text("train.target_kl"), text("0.006 (EPO), 0.02 (PPO)")];
+        assert_eq!(table.rows, [want]);
     }
 
     #[test]

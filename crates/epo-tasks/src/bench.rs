@@ -14,7 +14,7 @@ use std::time::Instant;
 use epo_core::{Env, EnvError, Purpose, Stream};
 
 use crate::registry::{TaskError, TaskInfo};
-use crate::{TaskEnv, make};
+use crate::{Physics, TaskEnv, make_with};
 
 // Seconds of a turn, steps of an episode at most, episodes, and how often each is played.
 const TURN: f64 = 5e-4;
@@ -29,11 +29,16 @@ const RESETS: usize = 40;
 pub struct EnvBench {
     /// Task id.
     pub task: String,
+    /// How the bodies were simulated.
+    pub physics: Physics,
     /// Threads at work, each with an environment of its own.
     pub threads: usize,
     /// Steps of all threads per second, resets not counted.
     pub steps_per_s: f64,
-    /// The same for the bare physics calls.
+    /// Steps per second over those with published physics and as many threads in the same run; `None` if published
+    /// physics was not measured.
+    pub ratio: Option<f64>,
+    /// Steps per second of the bare physics calls.
     pub raw_physics_steps_per_s: f64,
     /// Time of our step over time of the bare physics.
     pub overhead: f64,
@@ -71,18 +76,17 @@ struct Episode {
     best: Vec<[f64; 2]>,
 }
 
-/// Measures one task with each of the given numbers of threads at work at once.
+/// Measures one task with each of the given physics, and with each of the given numbers of threads at work at once.
 ///
-/// All threads play the same episodes, and the thread counts take turns too, so that they can be compared.
-pub fn measure(task: &TaskInfo, counts: &[usize]) -> Result<Vec<EnvBench>, BenchError> {
-    let mut first = Player::new(make(&task.id)?, Vec::new())?;
-    for seed in 0..EPISODES {
-        let turn = first.steps_per_turn(seed)?;
-        first.episodes.push(Episode { turn, steps: 0, best: vec![[f64::INFINITY; 2]; STEPS.div_ceil(turn)] });
-    }
-    let team =
-        |n: usize| (0..n).map(|_| Player::new(first.ours.try_clone()?, first.episodes.clone())).collect();
-    let mut teams: Vec<Vec<Player>> = counts.iter().map(|&n| team(n)).collect::<Result<_, TaskError>>()?;
+/// All threads play the same episodes, and physics and thread counts take turns too, so that they can be compared.
+pub fn measure(task: &TaskInfo, counts: &[usize], physics: &[Physics]) -> Result<Vec<EnvBench>, BenchError> {
+    let mut firsts = physics.iter().map(|&p| Player::first(task, p)).collect::<Result<Vec<_>, _>>()?;
+    let team = |first: &Player, n: usize| {
+        (0..n).map(|_| Player::new(first.ours.try_clone()?, first.episodes.clone())).collect()
+    };
+    let pairs = counts.iter().flat_map(|&n| firsts.iter().map(move |first| (first, n)));
+    let mut teams: Vec<Vec<Player>> =
+        pairs.map(|(first, n)| team(first, n)).collect::<Result<_, TaskError>>()?;
     for _ in 0..REPEATS {
         for team in &mut teams {
             let start = Barrier::new(team.len());
@@ -97,17 +101,26 @@ pub fn measure(task: &TaskInfo, counts: &[usize]) -> Result<Vec<EnvBench>, Bench
             })?;
         }
     }
-    let reset_ms = median_reset(&mut first.ours, &mut first.obs)? * 1e3;
+    let mut resets = Vec::new();
+    for first in &mut firsts {
+        resets.push((first.ours.physics(), median_reset(&mut first.ours, &mut first.obs)? * 1e3));
+    }
+    let steps_per_s = |team: &[Player], side: usize| team.iter().map(|p| p.steps_per_s(side)).sum::<f64>();
     let report = |team: &Vec<Player>| {
-        let per_s = |side: usize| team.iter().map(|player| player.steps_per_s(side)).sum::<f64>();
+        let (physics, per_s) = (team[0].ours.physics(), |side| steps_per_s(team, side));
+        let is_base = |t: &&Vec<Player>| t.len() == team.len() && t[0].ours.physics().is_published();
+        let base = teams.iter().find(is_base).map(|t| steps_per_s(t, 0));
+        let reset_ms = resets.iter().find(|(p, _)| *p == physics).map_or(f64::NAN, |(_, ms)| *ms);
         EnvBench {
             task: task.id.clone(),
+            physics,
             threads: team.len(),
             steps_per_s: per_s(0),
+            ratio: base.map(|base| per_s(0) / base),
             raw_physics_steps_per_s: per_s(1),
             overhead: per_s(1) / per_s(0),
             reset_ms,
-            bytes_per_env: first.ours.bytes(),
+            bytes_per_env: team[0].ours.bytes(),
         }
     };
     Ok(teams.iter().map(report).collect())
@@ -117,6 +130,17 @@ impl Player {
     fn new(ours: TaskEnv, episodes: Vec<Episode>) -> Result<Self, TaskError> {
         let (obs, action) = (vec![0.0; ours.spec().obs_len], vec![0.0; ours.spec().action.len()]);
         Ok(Self { bare: ours.try_clone()?, ours, obs, action, episodes })
+    }
+
+    /// The player of which the others are copies: it measures how long its turns are to be.
+    fn first(task: &TaskInfo, physics: Physics) -> Result<Self, BenchError> {
+        let mut first = Self::new(make_with(&task.id, physics)?, Vec::new())?;
+        for seed in 0..EPISODES {
+            let turn = first.steps_per_turn(seed)?;
+            let best = vec![[f64::INFINITY; 2]; STEPS.div_ceil(turn)];
+            first.episodes.push(Episode { turn, steps: 0, best });
+        }
+        Ok(first)
     }
 
     /// Plays every episode once, turn by turn on both sides.

@@ -23,6 +23,7 @@ pub mod parity;
 mod physics;
 mod registry;
 pub mod rollout;
+pub mod script;
 mod task_env;
 mod velocity;
 

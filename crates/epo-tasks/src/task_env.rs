@@ -103,6 +103,19 @@ impl TaskEnv {
         self.physics
     }
 
+    /// Whether bodies at rest sleep: with fast physics, in tasks that have such bodies.
+    pub fn sleeps(&self) -> bool {
+        match &self.world {
+            World::Navigation(w) => w.sleeps(),
+            World::Velocity(_) => false,
+        }
+    }
+
+    /// Steps since the reset.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
     /// Whether the last step met the goal (reached it, pressed the right button).
     pub fn goal_met(&self) -> bool {
         self.goal_met

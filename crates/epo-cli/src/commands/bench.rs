@@ -1,6 +1,6 @@
 //! `epo bench`
 
-use super::{bench_env, bench_train, bench_update};
+use super::{bench_env, bench_physics, bench_train, bench_update};
 use crate::exit::Code;
 
 /// Arguments of `epo bench`.
@@ -14,6 +14,8 @@ pub(crate) struct Args {
 enum What {
     /// Time steps and resets of tasks, compared with the bare physics
     Env(bench_env::Args),
+    /// Check that fast physics is the same task as published physics
+    Physics(bench_physics::Args),
     /// Time whole epochs of training
     Train(bench_train::Args),
     /// Time the update of a network, compared with the multiply-add peak of this core
@@ -24,6 +26,7 @@ enum What {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     match args.what {
         What::Env(args) => bench_env::run(args),
+        What::Physics(args) => bench_physics::run(args),
         What::Train(args) => bench_train::run(args),
         What::Update(args) => bench_update::run(args),
     }

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use anyhow::Context;
+use epo_tasks::Physics;
 use epo_tasks::bench::{EnvBench, measure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -15,6 +16,9 @@ pub(crate) struct Args {
     /// Task to measure; may be repeated [default: all]
     #[arg(long = "task", value_name = "ID")]
     tasks: Vec<String>,
+    /// Physics to measure: published or fast [default: both, in turns]
+    #[arg(long, value_name = "NAME")]
+    physics: Option<Physics>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -30,6 +34,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut counts = vec![1, all];
     counts.dedup();
 
+    let physics = args.physics.map_or(Physics::ALL.to_vec(), |one| vec![one]);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}")?;
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
@@ -40,7 +45,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut rows = Vec::new();
     for task in tasks {
         bar.set_message(task.id.clone());
-        rows.extend(measure(task, &counts).with_context(|| task.id.clone())?);
+        rows.extend(measure(task, &counts, &physics).with_context(|| task.id.clone())?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -50,13 +55,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 fn table(rows: &[EnvBench]) -> String {
     let width = rows.iter().map(|r| r.task.len()).max().unwrap_or(4);
-    let mut lines =
-        vec![format!("{:width$} threads   steps/s  physics/s  overhead  reset ms  MB/env", "task")];
+    let mut lines = vec![format!(
+        "{:width$} physics   threads   steps/s  ratio  bare/s  overhead  reset ms  MB/env",
+        "task"
+    )];
     lines.extend(rows.iter().map(|r| {
         let mb = r.bytes_per_env as f64 / 1e6;
+        let ratio = r.ratio.map_or("–".to_owned(), |x| format!("{x:.2}"));
         format!(
-            "{:width$} {:7} {:9.0} {:10.0} {:9.3} {:9.3} {mb:7.2}",
-            r.task, r.threads, r.steps_per_s, r.raw_physics_steps_per_s, r.overhead, r.reset_ms
+            "{:width$} {:9} {:7} {:9.0} {ratio:>6} {:7.0} {:9.3} {:9.3} {mb:7.2}",
+            r.task,
+            r.physics.name(),
+            r.threads,
+            r.steps_per_s,
+            r.raw_physics_steps_per_s,
+            r.overhead,
+            r.reset_ms
         )
     }));
     let logs: Vec<f64> = rows.iter().map(|r| r.overhead.ln()).collect();

@@ -3,6 +3,7 @@
 pub(crate) mod algos;
 pub(crate) mod bench;
 mod bench_env;
+mod bench_physics;
 mod bench_train;
 mod bench_update;
 pub(crate) mod eval;

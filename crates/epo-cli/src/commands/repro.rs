@@ -12,7 +12,7 @@ use serde_json::json;
 use super::report;
 use super::sweep::{How, drive_all, usage, what};
 use crate::exit::Code;
-use crate::output::{self, duration, plural};
+use crate::output::{self, duration};
 
 /// Arguments of `epo repro`.
 #[derive(clap::Args, Debug)]
@@ -134,10 +134,9 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&times).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{}, {jobs} side by side with {} each: between {} and {} on this machine, as busy as it is \
-         now.",
-        plural(runs.len(), "run"),
-        plural(threads, "thread"),
+        "{}, {jobs} side by side with {} each: between {} and {} on this machine, as busy as it is now.",
+        output::count(runs.len(), "run"),
+        output::count(threads, "thread"),
         duration(least),
         duration(most)
     ));

@@ -114,7 +114,7 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
-        tell!("{pending} runs are not finished; the same command goes on with them");
+        tell!("{} not finished; the same command goes on", output::count(pending, "run"));
     }
     Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
 }
@@ -260,10 +260,8 @@ impl Screen {
 
 fn headline(o: &Overview) -> String {
     if o.stopping {
-        let runs = output::plural(o.running.len(), "run");
-        return format!(
-            "stopping: waiting for {runs} to finish the epoch and save; Ctrl-C again leaves at once"
-        );
+        let runs = output::count(o.running.len(), "run");
+        return format!("stopping {runs} at the end of the epoch; Ctrl-C again leaves at once");
     }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {

@@ -15,20 +15,23 @@ use tiny_skia::{
 const PNG_SCALE: f32 = 2.0;
 
 /// Red, green, blue.
-pub(crate) type Rgb = [u8; 3];
+pub type Rgb = [u8; 3];
 
 /// Where a text is pinned to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Anchor {
+pub enum Anchor {
+    /// The text begins there.
     Start,
+    /// The text is centred there.
     Middle,
+    /// The text ends there.
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Ink {
     Fill { opacity: f32 },
-    Line { width: f32, dash: Option<[f32; 2]> },
+    Line { width: f32, dash: Option<[f32; 2]>, opacity: f32 },
 }
 
 #[derive(Debug)]
@@ -37,56 +40,92 @@ struct Item {
     colour: Rgb,
     ink: Ink,
     label: Option<String>,
+    /// Shown by a browser while the pointer is on the path.
+    hover: Option<String>,
 }
 
 /// A picture in the making; y grows downwards.
 #[derive(Debug)]
-pub(crate) struct Canvas {
+pub struct Canvas {
     width: f32,
     height: f32,
     items: Vec<Item>,
 }
 
 impl Canvas {
-    pub(crate) fn new(width: f32, height: f32) -> Self {
+    /// An empty canvas of this size.
+    pub fn new(width: f32, height: f32) -> Self {
         Self { width, height, items: Vec::new() }
     }
 
-    /// A polyline; points that are not finite break nothing but are left out.
-    pub(crate) fn line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, dash: Option<[f32; 2]>) {
-        if let Some(path) = trace(points, false) {
-            self.items.push(Item { path, colour, ink: Ink::Line { width, dash }, label: None });
+    fn push(&mut self, path: Option<Path>, colour: Rgb, ink: Ink) {
+        let item = |path| Item { path, colour, ink, label: None, hover: None };
+        self.items.extend(path.map(item));
+    }
+
+    /// Draws a polyline; points that are not finite are left out.
+    pub fn line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, dash: Option<[f32; 2]>) {
+        self.push(trace(points, false), colour, Ink::Line { width, dash, opacity: 1.0 });
+    }
+
+    /// Draws a solid polyline that can be seen through.
+    pub fn faint_line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, opacity: f32) {
+        self.push(trace(points, false), colour, Ink::Line { width, dash: None, opacity });
+    }
+
+    /// Draws a filled polygon.
+    pub fn fill(&mut self, points: &[(f32, f32)], colour: Rgb, opacity: f32) {
+        self.push(trace(points, true), colour, Ink::Fill { opacity });
+    }
+
+    /// Draws a disc.
+    pub fn disc(&mut self, (x, y): (f32, f32), radius: f32, colour: Rgb) {
+        self.push(PathBuilder::from_circle(x, y, radius), colour, Ink::Fill { opacity: 1.0 });
+    }
+
+    /// Draws a ring.
+    pub fn ring(&mut self, (x, y): (f32, f32), radius: f32, colour: Rgb) {
+        self.push(
+            PathBuilder::from_circle(x, y, radius),
+            colour,
+            Ink::Line { width: 1.8, dash: None, opacity: 1.0 },
+        );
+    }
+
+    /// Gives the path that was drawn last a text that a browser shows while the pointer is on it.
+    pub fn hover(&mut self, text: impl Into<String>) {
+        if let Some(item) = self.items.last_mut() {
+            item.hover = Some(text.into());
         }
     }
 
-    /// A filled polygon.
-    pub(crate) fn fill(&mut self, points: &[(f32, f32)], colour: Rgb, opacity: f32) {
-        if let Some(path) = trace(points, true) {
-            self.items.push(Item { path, colour, ink: Ink::Fill { opacity }, label: None });
-        }
-    }
-
-    /// A text with its baseline at `(x, y)`; `upright` turns it to read from bottom to top.
-    pub(crate) fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, anchor: Anchor, upright: bool) {
+    /// Draws a text with its baseline at `(x, y)`.
+    pub fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, anchor: Anchor, colour: Rgb) {
         let width = FONT.width(text, size);
         let shift = match anchor {
             Anchor::Start => 0.0,
             Anchor::Middle => -width / 2.0,
             Anchor::End => -width,
         };
-        let turn = match upright {
-            true => Transform::from_row(0.0, -1.0, 1.0, 0.0, x, y),
-            false => Transform::from_translate(x, y),
-        };
-        let place = Transform::from_translate(shift, 0.0).post_concat(turn);
+        self.place(text, size, Transform::from_translate(x + shift, y), colour);
+    }
+
+    /// Draws a text that reads from bottom to top, centred at `(x, y)`.
+    pub fn upright_text(&mut self, text: &str, (x, y): (f32, f32), size: f32) {
+        let turn = Transform::from_row(0.0, -1.0, 1.0, 0.0, x, y);
+        let shift = Transform::from_translate(-FONT.width(text, size) / 2.0, 0.0);
+        self.place(text, size, shift.post_concat(turn), super::INK);
+    }
+
+    fn place(&mut self, text: &str, size: f32, place: Transform, colour: Rgb) {
         if let Some(path) = FONT.outline(text, size).and_then(|path| path.transform(place)) {
-            let ink = Ink::Fill { opacity: 1.0 };
-            self.items.push(Item { path, colour: [0x22; 3], ink, label: Some(text.to_owned()) });
+            let (ink, label) = (Ink::Fill { opacity: 1.0 }, Some(text.to_owned()));
+            self.items.push(Item { path, colour, ink, label, hover: None });
         }
     }
 
     /// The picture as SVG; `title` is what a screen reader says.
-    pub(crate) fn to_svg(&self, title: &str) -> String {
+    pub fn to_svg(&self, title: &str) -> String {
         let (w, h) = (self.width, self.height);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
@@ -102,22 +141,32 @@ impl Canvas {
             let ink = match item.ink {
                 Ink::Fill { opacity: 1.0 } => format!("fill=\"{colour}\""),
                 Ink::Fill { opacity } => format!("fill=\"{colour}\" fill-opacity=\"{opacity}\""),
-                Ink::Line { width, dash } => {
+                Ink::Line { width, dash, opacity } => {
                     let dash =
                         dash.map_or(String::new(), |[on, off]| format!(" stroke-dasharray=\"{on} {off}\""));
+                    let opacity = match opacity {
+                        1.0 => String::new(),
+                        share => format!(" stroke-opacity=\"{share}\""),
+                    };
                     format!(
-                        "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"{dash}"
+                        "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"{dash}{opacity}"
                     )
                 }
             };
-            let _ = writeln!(svg, "<path d=\"{d}\" {ink}{label}/>"); // writing to a string cannot fail
+            // writing to a string cannot fail
+            let _ = match &item.hover {
+                None => writeln!(svg, "<path d=\"{d}\" {ink}{label}/>"),
+                Some(hover) => {
+                    writeln!(svg, "<path d=\"{d}\" {ink}{label}><title>{}</title></path>", escape(hover))
+                }
+            };
         }
         svg.push_str("</svg>\n");
         svg
     }
 
     /// The picture as PNG.
-    pub(crate) fn to_png(&self) -> Vec<u8> {
+    pub fn to_png(&self) -> Vec<u8> {
         let [w, h] = [self.width, self.height].map(|v| (v * PNG_SCALE).ceil() as u32);
         let mut pixmap = Pixmap::new(w, h).expect("a figure has an area");
         pixmap.fill(Color::WHITE);
@@ -130,8 +179,8 @@ impl Canvas {
                     paint.set_color_rgba8(r, g, b, (opacity * 255.0).round() as u8);
                     pixmap.fill_path(&item.path, &paint, FillRule::Winding, scale, None);
                 }
-                Ink::Line { width, dash } => {
-                    paint.set_color_rgba8(r, g, b, 255);
+                Ink::Line { width, dash, opacity } => {
+                    paint.set_color_rgba8(r, g, b, (opacity * 255.0).round() as u8);
                     let dash = dash.and_then(|[on, off]| StrokeDash::new(vec![on, off], 0.0));
                     let (line_cap, line_join) = (LineCap::Butt, LineJoin::Round);
                     let stroke = Stroke { width, dash, line_cap, line_join, ..Stroke::default() };
@@ -212,13 +261,18 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("stroke=\"#0000c8\""), "{svg}");
+        canvas.hover("seed <1>");
+        assert!(canvas.to_svg("t").contains("<title>seed &lt;1&gt;</title></path>"));
     }
 
     #[test]
     fn text_is_drawn_where_it_is_anchored() {
-        let dark = |anchor: Anchor, upright: bool| {
+        let dark = |anchor: Option<Anchor>| {
             let mut canvas = Canvas::new(200.0, 200.0);
-            canvas.text("HHHH", (100.0, 100.0), 20.0, anchor, upright);
+            match anchor {
+                Some(anchor) => canvas.text("HHHH", (100.0, 100.0), 20.0, anchor, [0; 3]),
+                None => canvas.upright_text("HHHHHHHHHH", (100.0, 100.0), 20.0),
+            }
             let pixmap = Pixmap::decode_png(&canvas.to_png()).unwrap();
             let inked = |x0: u32, y0: u32| {
                 (0..40)
@@ -228,8 +282,8 @@ mod tests {
             // right, left and above of the point; above: more than a line's height away
             [inked(102, 70), inked(55, 70), inked(85, 38)]
         };
-        assert_eq!(dark(Anchor::Start, false), [true, false, false]);
-        assert_eq!(dark(Anchor::End, false), [false, true, false]);
-        assert!(dark(Anchor::Start, true)[2]);
+        assert_eq!(dark(Some(Anchor::Start)), [true, false, false]);
+        assert_eq!(dark(Some(Anchor::End)), [false, true, false]);
+        assert!(dark(None)[2]);
     }
 }

@@ -1,27 +1,23 @@
-//! Learning curves as the paper draws them: return and cost side by side, mean line, shaded band, dashed limit.
+//! Figures of a report: panels in rows with one legend below.
 //!
 //! Sizes are chosen for half a page: at 3.3 inches the ticks are still 7 points high.
 
+use super::axes::{Axes, Axis, fit, ticks};
 use super::canvas::{Anchor, Canvas, Rgb};
 use super::font::FONT;
-
-/// Okabe and Ito's colours, told apart by everybody; the first is the strongest. Yellow is left out: it is not seen
-/// on white.
-const PALETTE: [Rgb; 7] =
-    [[213, 94, 0], [0, 114, 178], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [0, 0, 0]];
-const GRID: Rgb = [0xe4; 3];
-const AXIS: Rgb = [0x55; 3];
-const LIMIT: Rgb = [0x22; 3];
-const TEXT: f32 = 16.0;
-const TITLE: f32 = 17.0;
+use super::{INK, PALETTE, TEXT};
 
 /// Size of one panel with its labels.
 const PANEL: (f32, f32) = (382.0, 270.0);
 /// Room around the plot inside a panel: left, top, right, bottom.
 const ROOM: [f32; 4] = [84.0, 30.0, 24.0, 50.0];
 const LEGEND_ROW: f32 = 26.0;
+const LIMIT_DASH: Option<[f32; 2]> = Some([7.0, 5.0]);
 
-/// One algorithm's line and band; the three have the length of `steps`.
+/// Most lines of a figure: colours and dashes do not tell more apart.
+pub(crate) const MOST_LINES: usize = 3 * PALETTE.len();
+
+/// One algorithm's line and band; `mean` and `band` have the length of `steps`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
     /// Index of the legend entry, which is also its colour.
@@ -30,6 +26,34 @@ pub(crate) struct Series {
     pub mean: Vec<f64>,
     /// Lower and upper edge of the band; not finite where there is none.
     pub band: Vec<(f64, f64)>,
+    /// Thin lines: seed, and steps and values.
+    pub seeds: Vec<(u64, Vec<(f64, f64)>)>,
+}
+
+impl Series {
+    pub(crate) fn has_band(&self) -> bool {
+        self.band.iter().any(|(lo, hi)| lo.is_finite() && hi.is_finite())
+    }
+}
+
+/// One point of a plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub entry: usize,
+    pub at: (f64, f64),
+    /// A ring instead of a disc.
+    pub hollow: bool,
+    pub hover: String,
+}
+
+/// What the horizontal axis shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Across {
+    /// Environment steps, from 0.
+    #[default]
+    Steps,
+    /// Episode cost; the limits are upright lines.
+    Cost,
 }
 
 /// One plot.
@@ -37,8 +61,10 @@ pub(crate) struct Series {
 pub(crate) struct Panel {
     /// Heading; a panel without one is an empty place.
     pub title: String,
+    pub across: Across,
     pub y_label: String,
     pub series: Vec<Series>,
+    pub marks: Vec<Mark>,
     /// Dashed lines; the entry gives the colour if the limits differ between algorithms.
     pub limits: Vec<(f64, Option<usize>)>,
 }
@@ -76,7 +102,7 @@ impl Figure {
         for (i, panel) in self.panels.iter().enumerate() {
             let corner = (PANEL.0 * (i % columns) as f32, PANEL.1 * (i / columns) as f32);
             if !panel.title.is_empty() {
-                panel.draw(&mut canvas, corner);
+                panel.draw(&mut canvas, corner, &self.legend);
             }
         }
         for (i, row) in legend.iter().enumerate() {
@@ -89,25 +115,30 @@ impl Figure {
     /// Legend entries broken into rows that fit.
     fn legend_rows(&self, width: f32) -> Vec<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
+        let entry = |text: String, sample: Sample| Entry {
+            text: fit(&text, width - SAMPLE - 40.0, TEXT),
+            sample,
+            width: 0.0,
+        };
+        let has_lines = self.panels.iter().any(|p| !p.series.is_empty());
         for (i, text) in self.legend.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
-            entries.push(Entry {
-                text: text.clone(),
-                colour: colour(i),
-                dash: dash(i),
-                thick: 2.5,
-                width: 0.0,
-            });
+            let sample = match has_lines || self.panels.iter().all(|p| p.marks.is_empty()) {
+                true => Sample::Line(colour(i), dash(i), 2.5),
+                false => Sample::Disc(colour(i)),
+            };
+            entries.push(entry(text.clone(), sample));
         }
-        let shared: Vec<f64> =
-            self.panels.iter().flat_map(|p| &p.limits).filter(|l| l.1.is_none()).map(|l| l.0).collect();
-        if let Some(&first) = shared.first() {
-            let same = shared.iter().all(|&l| l == first);
-            let text = if same { format!("limit {first}") } else { "limit".to_owned() };
-            entries.push(Entry { text, colour: LIMIT, dash: Some([7.0, 5.0]), thick: 1.8, width: 0.0 });
-        } else if self.panels.iter().any(|p| !p.limits.is_empty()) {
-            let text = "limit, in the colour of its line".to_owned();
-            entries.push(Entry { text, colour: LIMIT, dash: Some([7.0, 5.0]), thick: 1.8, width: 0.0 });
+        if self.panels.iter().flat_map(|p| &p.marks).any(|mark| mark.hollow) {
+            entries.push(entry("evaluated, mean action".into(), Sample::Ring));
         }
+        let limits = || self.panels.iter().flat_map(|p| &p.limits);
+        let shared: Vec<f64> = limits().filter(|l| l.1.is_none()).map(|l| l.0).collect();
+        let text = match shared.first() {
+            Some(first) if shared.iter().all(|l| l == first) => Some(format!("limit {first}")),
+            Some(_) => Some("limit".to_owned()),
+            None => limits().next().map(|_| "limit, in the colour of its algorithm".to_owned()),
+        };
+        entries.extend(text.map(|text| entry(text, Sample::Line(INK, LIMIT_DASH, 1.8))));
         let mut rows: Vec<Vec<Entry>> = vec![Vec::new()];
         let mut used = 0.0;
         for mut entry in entries {
@@ -123,117 +154,139 @@ impl Figure {
     }
 }
 
-/// Length of the line in a legend entry.
+/// Width of the sample in a legend entry.
 const SAMPLE: f32 = 30.0;
+
+#[derive(Debug)]
+enum Sample {
+    Line(Rgb, Option<[f32; 2]>, f32),
+    Disc(Rgb),
+    Ring,
+}
 
 #[derive(Debug)]
 struct Entry {
     text: String,
-    colour: Rgb,
-    dash: Option<[f32; 2]>,
-    thick: f32,
+    sample: Sample,
     width: f32,
 }
 
 fn draw_legend_row(canvas: &mut Canvas, row: &[Entry], y: f32, width: f32) {
     let mut x = (width - row.iter().map(|e| e.width).sum::<f32>() + 22.0) / 2.0;
     for entry in row {
-        canvas.line(&[(x, y - 5.0), (x + SAMPLE, y - 5.0)], entry.colour, entry.thick, entry.dash);
-        canvas.text(&entry.text, (x + SAMPLE + 8.0, y), TEXT, Anchor::Start, false);
+        let centre = (x + SAMPLE - RADIUS - 2.0, y - 5.0);
+        match entry.sample {
+            Sample::Line(colour, dash, thick) => {
+                canvas.line(&[(x, y - 5.0), (x + SAMPLE, y - 5.0)], colour, thick, dash);
+            }
+            Sample::Disc(colour) => canvas.disc(centre, RADIUS, colour),
+            Sample::Ring => canvas.ring(centre, RADIUS, INK),
+        }
+        canvas.text(&entry.text, (x + SAMPLE + 8.0, y), TEXT, Anchor::Start, INK);
         x += entry.width;
     }
 }
 
-/// A linear map from data to canvas.
-#[derive(Clone, Copy, Debug)]
-struct Scale {
-    from: (f64, f64),
-    to: (f32, f32),
-}
-
-impl Scale {
-    fn at(self, v: f64) -> f32 {
-        let share = (v - self.from.0) / (self.from.1 - self.from.0);
-        self.to.0 + (share * f64::from(self.to.1 - self.to.0)) as f32
-    }
-}
+/// Radius of a mark.
+const RADIUS: f32 = 4.5;
 
 impl Panel {
-    fn draw(&self, canvas: &mut Canvas, (x0, y0): (f32, f32)) {
-        let (left, right) = (x0 + ROOM[0], x0 + PANEL.0 - ROOM[2]);
-        let (top, bottom) = (y0 + ROOM[1], y0 + PANEL.1 - ROOM[3]);
-        let last = self.series.iter().filter_map(|s| s.steps.last()).fold(0.0_f64, |a, &b| a.max(b));
-        let (unit, unit_name) = if last >= 3e5 { (1e6, "million") } else { (1e3, "thousand") };
-        let x_ticks = ticks(0.0, (last / unit).max(1e-9), 5);
-        let y_ticks = self.y_ticks();
-        let (y_lo, y_hi) = (y_ticks.values[0], y_ticks.values[y_ticks.values.len() - 1]);
-        // 9.98 of 10 million, cut by whole epochs, still ends at the tick "10"
-        let end =
-            x_ticks.values.iter().map(|v| v * unit).find(|v| (last..last * 1.03).contains(v)).unwrap_or(last);
-        let x = Scale { from: (0.0, end.max(1e-9)), to: (left, right) };
-        let y = Scale { from: (y_lo, y_hi), to: (bottom, top) };
-
-        // grid and ticks
-        for &v in x_ticks.values.iter().filter(|&&v| v * unit <= end * 1.001) {
-            let at = x.at(v * unit);
-            canvas.line(&[(at, top), (at, bottom)], GRID, 1.0, None);
-            canvas.text(&x_ticks.label(v), (at, bottom + 19.0), TEXT, Anchor::Middle, false);
-        }
-        for &v in &y_ticks.values {
-            let at = y.at(v);
-            canvas.line(&[(left, at), (right, at)], GRID, 1.0, None);
-            canvas.text(&y_ticks.label(v), (left - 6.0, at + 5.5), TEXT, Anchor::End, false);
-        }
+    fn draw(&self, canvas: &mut Canvas, (x0, y0): (f32, f32), legend: &[String]) {
+        let area = [x0 + ROOM[0], y0 + ROOM[1], x0 + PANEL.0 - ROOM[2], y0 + PANEL.1 - ROOM[3]];
+        let [left, top, right, bottom] = area;
+        let is_plane = self.across == Across::Cost;
+        let x = if is_plane { self.cost_axis() } else { self.steps_axis() };
+        let axes = Axes { x, y: self.y_axis(), area };
+        let y_lo = axes.y.range.0;
+        let name = |entry: usize| legend.get(entry).map_or("", String::as_str);
+        axes.draw_grid(canvas);
         // bands below all lines, the first algorithm on top of the others
         for s in self.series.iter().rev() {
-            for (edge, colour) in band_outlines(s).into_iter().map(|e| (e, colour(s.entry))) {
-                let outline: Vec<_> = edge.iter().map(|&(u, v)| (x.at(u), y.at(v.max(y_lo)))).collect();
-                canvas.fill(&outline, colour, 0.14); // six on top of each other can still be seen through
+            for edge in band_outlines(s) {
+                let outline: Vec<_> = edge.iter().map(|&(u, v)| axes.at((u, v.max(y_lo)))).collect();
+                canvas.fill(&outline, colour(s.entry), 0.14); // six on top of each other can still be seen through
+            }
+        }
+        for s in self.series.iter().rev() {
+            for (seed, line) in &s.seeds {
+                let line: Vec<_> = line.iter().map(|&point| axes.at(point)).collect();
+                canvas.faint_line(&line, colour(s.entry), 0.8, 0.45);
+                canvas.hover(format!("{}, seed {seed}", name(s.entry)));
             }
         }
         for &(limit, entry) in &self.limits {
-            let ends = [(left, y.at(limit)), (right, y.at(limit))];
-            canvas.line(&ends, entry.map_or(LIMIT, colour), 1.8, Some([7.0, 5.0]));
+            let ends = match is_plane {
+                true => [top, bottom].map(|y| (axes.at((limit, y_lo)).0, y)),
+                false => [left, right].map(|x| (x, axes.at((axes.x.range.0, limit)).1)),
+            };
+            canvas.line(&ends, entry.map_or(INK, colour), 1.8, LIMIT_DASH);
+            canvas.hover(format!("limit {limit}"));
         }
         for s in self.series.iter().rev() {
-            let line: Vec<_> = s.steps.iter().zip(&s.mean).map(|(&u, &v)| (x.at(u), y.at(v))).collect();
+            let line: Vec<_> = s.steps.iter().zip(&s.mean).map(|(&u, &v)| axes.at((u, v))).collect();
             match line[..] {
-                [point] => canvas.fill(&dot(point), colour(s.entry), 1.0), // a run of one epoch
+                [point] => canvas.disc(point, RADIUS, colour(s.entry)), // a run of one epoch
                 _ => canvas.line(&line, colour(s.entry), 2.2, dash(s.entry)),
             }
+            let seeds = if s.seeds.is_empty() { "" } else { ", mean over the seeds" };
+            canvas.hover(format!("{}{seeds}", name(s.entry)));
         }
-        canvas.line(&[(left, top), (left, bottom), (right, bottom)], AXIS, 1.2, None);
-        canvas.text(&self.title, ((left + right) / 2.0, top - 10.0), TITLE, Anchor::Middle, false);
-        let x_label = format!("environment steps ({unit_name})");
-        canvas.text(&x_label, ((left + right) / 2.0, bottom + 41.0), TEXT, Anchor::Middle, false);
-        canvas.text(&self.y_label, (x0 + 16.0, (top + bottom) / 2.0), TEXT, Anchor::Middle, true);
+        for mark in self.marks.iter().rev() {
+            match mark.hollow {
+                true => canvas.ring(axes.at(mark.at), RADIUS, colour(mark.entry)),
+                false => canvas.disc(axes.at(mark.at), RADIUS, colour(mark.entry)),
+            }
+            canvas.hover(mark.hover.clone());
+        }
+        axes.draw_frame(canvas, &self.title);
     }
 
-    /// Ticks that hold every line, band and limit.
-    fn y_ticks(&self) -> Ticks {
-        let (mut lo, mut hi) = (f64::INFINITY, f64::NEG_INFINITY);
-        let limits = self.limits.iter().map(|l| l.0);
+    /// Environment steps, in thousands or millions.
+    fn steps_axis(&self) -> Axis {
+        let last = self.series.iter().filter_map(|s| s.steps.last()).fold(0.0_f64, |a, &b| a.max(b));
+        let (unit, unit_name) = if last >= 3e5 { (1e6, "million") } else { (1e3, "thousand") };
+        let ticks = ticks(0.0, (last / unit).max(1e-9), 5);
+        // 9.98 of 10 million, cut by whole epochs, still ends at the tick "10"
+        let mut ends = ticks.values.iter().map(|v| v * unit);
+        let end = ends.find(|v| (last..last * 1.03).contains(v)).unwrap_or(last).max(1e-9);
+        let inside = ticks.values.iter().filter(|&&v| v * unit <= end * 1.001);
+        let labels = inside.map(|&v| (v * unit, ticks.label(v))).collect();
+        Axis {
+            range: (0.0, end),
+            log: false,
+            ticks: labels,
+            label: format!("environment steps ({unit_name})"),
+        }
+    }
+
+    /// Episode costs of all marks and limits.
+    fn cost_axis(&self) -> Axis {
+        let values = self.marks.iter().map(|m| m.at.0).chain(self.limits.iter().map(|l| l.0));
+        let (lo, hi) = extent(values);
+        Axis::enclosing(lo.min(0.0), hi.max(lo.min(0.0) + 1e-9), "episode cost")
+    }
+
+    /// The vertical axis: holds every line, band, mark and limit.
+    fn y_axis(&self) -> Axis {
+        let is_cost = self.across == Across::Steps && !self.limits.is_empty();
+        let limits = self.limits.iter().map(|l| l.0).filter(|_| is_cost);
         let edges = self.series.iter().flat_map(|s| s.band.iter().flat_map(|b| [b.0, b.1]));
         let means = self.series.iter().flat_map(|s| s.mean.iter().copied());
-        for v in limits.chain(edges).chain(means).filter(|v| v.is_finite()) {
-            (lo, hi) = (lo.min(v), hi.max(v));
-        }
-        if lo > hi {
-            (lo, hi) = (0.0, 1.0);
-        }
-        // a cost axis starts at zero: the eye compares heights, and a band below zero would mean nothing
-        let is_cost = !self.limits.is_empty();
-        let never_negative = self.series.iter().all(|s| s.mean.iter().all(|&v| v >= 0.0));
-        let lo = if is_cost && (never_negative || lo > 0.0) { 0.0 } else { lo };
-        ticks(lo, if hi > lo { hi } else { lo + 1.0 }, 5)
+        let seeds =
+            self.series.iter().flat_map(|s| s.seeds.iter().flat_map(|(_, line)| line.iter().map(|p| p.1)));
+        let (lo, hi) =
+            extent(limits.chain(edges).chain(means).chain(seeds).chain(self.marks.iter().map(|m| m.at.1)));
+        // a cost axis starts at zero: the eye compares heights
+        let lo = if is_cost { lo.min(0.0) } else { lo };
+        Axis::enclosing(lo, if hi > lo { hi } else { lo + 1.0 }, &self.y_label)
     }
 }
 
-/// A small disc.
-fn dot((x, y): (f32, f32)) -> Vec<(f32, f32)> {
-    const RADIUS: f32 = 4.0;
-    let at = |i: u8| (f32::from(i) * std::f32::consts::TAU / 16.0).sin_cos();
-    (0..16).map(at).map(|(sin, cos)| (x + RADIUS * cos, y + RADIUS * sin)).collect()
+/// Smallest and largest finite value; (0, 1) if there is none.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let span = |(lo, hi): (f64, f64), v: f64| (lo.min(v), hi.max(v));
+    let (lo, hi) = values.filter(|v| v.is_finite()).fold((f64::INFINITY, f64::NEG_INFINITY), span);
+    if lo > hi { (0.0, 1.0) } else { (lo, hi) }
 }
 
 /// Closed outlines of the stretches where a series has a band.
@@ -247,71 +300,18 @@ fn band_outlines(s: &Series) -> Vec<Vec<(f64, f64)>> {
     stretches.filter(|s| s.len() > 1).map(outline).collect()
 }
 
-#[derive(Clone, Debug, PartialEq)]
-struct Ticks {
-    values: Vec<f64>,
-    decimals: usize,
-}
-
-impl Ticks {
-    fn label(&self, v: f64) -> String {
-        let v = if v == 0.0 { 0.0 } else { v }; // no "-0"
-        if v.abs() >= 1e5 {
-            let text = format!("{v:.2e}");
-            let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
-            format!("{}e{power}", digits.trim_end_matches('0').trim_end_matches('.')).replace('-', "−")
-        } else {
-            format!("{v:.*}", self.decimals).replace('-', "−")
-        }
-    }
-}
-
-/// At most `most + 1` round values whose ends enclose `lo..hi`.
-fn ticks(lo: f64, hi: f64, most: usize) -> Ticks {
-    let raw = (hi - lo) / most as f64;
-    let power = 10_f64.powf(raw.log10().floor());
-    let count = |step: f64| (hi / step).ceil() - (lo / step).floor();
-    let step = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0].map(|m| m * power);
-    let step = step.into_iter().find(|&s| count(s) <= most as f64).unwrap_or(50.0 * power);
-    let first = (lo / step + 1e-9).floor() as i64;
-    let last = (hi / step - 1e-9).ceil() as i64;
-    let digits = |s: f64| (0..6).find(|&d| (s * 10_f64.powi(d) - (s * 10_f64.powi(d)).round()).abs() < 1e-6);
-    let decimals = digits(step).unwrap_or(6) as usize;
-    Ticks { values: (first..=last.max(first + 1)).map(|i| i as f64 * step).collect(), decimals }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_few_and_enclose_the_data() {
-        assert_eq!(ticks(0.0, 10.0, 5), Ticks { values: vec![0.0, 2.0, 4.0, 6.0, 8.0, 10.0], decimals: 0 });
-        assert_eq!(ticks(-0.3, 1.1, 5), Ticks { values: vec![-0.5, 0.0, 0.5, 1.0, 1.5], decimals: 1 });
-        for (lo, hi) in [(0.0, 1e-3), (-7.0, 3.0), (24.9, 25.1), (0.0, 123_456.0), (-1e6, 3.0)] {
-            let t = ticks(lo, hi, 5).values;
-            assert!(
-                t.len() >= 2 && t.len() <= 7 && t[0] <= lo + 1e-9 && t[t.len() - 1] >= hi - 1e-9,
-                "{lo} {hi}: {t:?}"
-            );
-        }
-    }
-
-    #[test]
     fn a_band_is_broken_where_it_is_unknown() {
         let nan = f64::NAN;
         let band = vec![(nan, nan), (0.0, 1.0), (0.0, 2.0), (nan, nan), (1.0, 1.0)];
-        let s = Series { steps: vec![0.0, 1.0, 2.0, 3.0, 4.0], mean: vec![0.5; 5], band, entry: 0 };
+        let steps = vec![0.0, 1.0, 2.0, 3.0, 4.0];
+        let s = Series { steps, mean: vec![0.5; 5], band, ..Series::default() };
         assert_eq!(band_outlines(&s), vec![vec![(1.0, 1.0), (2.0, 2.0), (2.0, 0.0), (1.0, 0.0)]]);
-    }
-
-    #[test]
-    fn large_ticks_have_labels_of_their_own() {
-        let label = |v| Ticks { values: Vec::new(), decimals: 0 }.label(v);
-        assert_eq!(
-            [1e5, 1.5e5, 2.5e5, -3e5 - 1e-9, 1e6 - 1e-9].map(label),
-            ["1e5", "1.5e5", "2.5e5", "−3e5", "1e6"]
-        );
+        assert!(s.has_band() && !Series { band: vec![(nan, nan)], ..s }.has_band());
     }
 
     #[test]
@@ -323,20 +323,43 @@ mod tests {
         }
     }
 
+    fn drawn(panel: Panel) -> String {
+        let panel = Panel { title: "T".into(), ..panel };
+        Figure { columns: 1, panels: vec![panel], legend: vec!["EPO".into()] }.draw().to_svg("t")
+    }
+
     #[test]
     fn a_run_of_one_epoch_is_seen() {
         let series = |n: usize| Series {
-            entry: 0,
             steps: (1..=n).map(|i| 1000.0 * i as f64).collect(),
             mean: vec![1.0; n],
             band: vec![(f64::NAN, f64::NAN); n],
+            ..Series::default()
         };
-        let svg = |n: usize| {
-            let panel = Panel { title: "T".into(), series: vec![series(n)], ..Panel::default() };
-            Figure { columns: 1, panels: vec![panel], legend: Vec::new() }.draw().to_svg("t")
-        };
+        let svg = |n: usize| drawn(Panel { series: vec![series(n)], ..Panel::default() });
         assert!(svg(1).contains("fill=\"#d55e00\""), "a dot");
         assert!(svg(2).contains("stroke=\"#d55e00\"") && !svg(2).contains("fill=\"#d55e00\""), "a line");
+    }
+
+    #[test]
+    fn single_seeds_and_marks_say_what_they_are() {
+        let steps = vec![1e3, 2e3];
+        let seeds = vec![(7, vec![(1e3, 1.0), (2e3, 3.0)])];
+        let series = Series { steps, mean: vec![1.0, 2.0], band: vec![(0.0, 2.0); 2], seeds, entry: 0 };
+        let svg = drawn(Panel { series: vec![series], ..Panel::default() });
+        assert!(
+            svg.contains("<title>EPO, seed 7</title>")
+                && svg.contains("<title>EPO, mean over the seeds</title>")
+        );
+        let mark = Mark { entry: 0, at: (10.0, 1.0), hollow: false, hover: "EPO, seed 3".into() };
+        let plane =
+            Panel { across: Across::Cost, marks: vec![mark], limits: vec![(25.0, None)], ..Panel::default() };
+        let svg = drawn(plane);
+        assert!(
+            svg.contains("<title>EPO, seed 3</title>") && svg.contains("aria-label=\"episode cost\""),
+            "{svg}"
+        );
+        assert!(svg.contains("<title>limit 25</title>"));
     }
 
     #[test]

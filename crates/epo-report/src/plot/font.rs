@@ -266,3 +266,33 @@ fn i16_at(data: &[u8], at: usize) -> Option<i16> {
 fn u32_at(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a wrong table, a wrong segment of `cmap`, and a missing character that has no glyph.
+    #[test]
+    fn widths_are_those_of_the_font() {
+        assert_eq!(FONT.units_per_em, 2048.0);
+        let width = |c: char| FONT.advance(FONT.glyph(c));
+        assert_eq!(['i', 'H', ' ', '−'].map(width), [569.0, 1540.0, 651.0, 1716.0]);
+        assert_eq!(FONT.width("HH", 1024.0), 1540.0);
+        assert!(FONT.glyph('μ') != 0 && FONT.glyph('½') != 0 && FONT.glyph('\u{10ffff}') == 0);
+    }
+
+    #[test]
+    fn a_composite_glyph_has_all_its_parts() {
+        let bounds = |text: &str| FONT.outline(text, 2048.0).unwrap().bounds();
+        let (plain, accented) = (bounds("e"), bounds("é"));
+        assert_eq!((plain.left(), plain.bottom()), (accented.left(), accented.bottom()));
+        assert!(accented.top() < plain.top() - 300.0, "{plain:?} {accented:?}");
+        assert!(FONT.outline(" ", 16.0).is_none(), "a space draws nothing");
+    }
+
+    #[test]
+    fn an_outline_stands_on_its_baseline() {
+        let h = FONT.outline("H", 2048.0).unwrap().bounds();
+        assert_eq!((h.bottom(), h.top()), (0.0, -1493.0), "y grows downwards");
+    }
+}

@@ -122,6 +122,11 @@ impl World {
         &self.stage.sim
     }
 
+    /// Whether bodies at rest sleep.
+    pub(crate) fn sleeps(&self) -> bool {
+        self.stage.sleeps
+    }
+
     pub(crate) fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
         let seed = u32::try_from(seed).map_err(|_| EnvError::SeedTooLarge { seed })?;
         let (id, wanted) = (&self.task.id, self.stage.n_placed());

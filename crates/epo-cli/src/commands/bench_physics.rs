@@ -1,0 +1,171 @@
+//! `epo bench physics`
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use epo_lab::physics::{Plan, Player, Row, TASKS, compare, judge};
+use epo_lab::{LabError, runs, stop};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::exit::{Code, Exit};
+use crate::output::{print, table};
+
+/// Arguments of `epo bench physics`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Task to compare; may be repeated [default: Goal1, Goal2, Push1, Push2 and Button2 of Point and Car]
+    #[arg(long = "task", value_name = "ID")]
+    tasks: Vec<String>,
+    /// Policy that plays; may be repeated [default: random and scripted, and trained if there is a --run]
+    #[arg(long = "policy", value_name = "NAME")]
+    policies: Vec<PolicyName>,
+    /// Run folder whose policy plays its own task; may be repeated, with one run per task
+    #[arg(long = "run", value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Episodes per policy and physics; more are played where the differences are too noisy for a decision
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..))]
+    episodes: u32,
+    /// Most episodes per policy and physics
+    #[arg(long, default_value_t = 20_000)]
+    max_episodes: u32,
+    /// Number of threads; does not change the results [default: all cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// File that results are added to, one task and policy after the other; what it has already is not played again
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PolicyName {
+    Random,
+    Scripted,
+    Trained,
+}
+
+/// Compares published and fast physics.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let work = work(&args)?;
+    let mut rows = match &args.out {
+        Some(path) if path.exists() => read(path)?,
+        _ => Vec::new(),
+    };
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let plan = Plan { episodes: args.episodes as usize, max_episodes: args.max_episodes as usize, threads };
+    let stop = stop::on_signals().context("cannot listen for signals")?;
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}")?;
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+    for (task, player) in &work {
+        if rows.iter().any(|row| row.task == *task && row.policy == player.name()) {
+            continue;
+        }
+        bar.set_message(format!("{task}, {}", player.name()));
+        bar.reset();
+        let progress = |done: usize, planned: usize| {
+            bar.set_length(planned as u64);
+            bar.set_position(done as u64);
+        };
+        match compare(task, player, plan, &stop, &progress) {
+            Ok(new) => rows.extend(new),
+            Err(LabError::Interrupted(_)) => {
+                bar.finish_and_clear();
+                match &args.out {
+                    Some(path) => tell!("interrupted; the same command goes on from {}", path.display()),
+                    None => tell!("interrupted; with --out FILE what is finished would be kept"),
+                }
+                return Ok(Code::Interrupted);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        judge(&mut rows);
+        if let Some(path) = &args.out {
+            runs::write_whole(path, format!("{}\n", serde_json::to_string_pretty(&rows)?).as_bytes())?;
+        }
+    }
+    bar.finish_and_clear();
+    judge(&mut rows);
+    print(&if args.json { serde_json::to_string_pretty(&rows)? } else { text(&rows) })?;
+    Ok(if rows.iter().all(|row| row.equivalent) { Code::Done } else { Code::NotMet })
+}
+
+/// Who plays which task, in this order.
+fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
+    let mut trained = Vec::new();
+    for dir in &args.runs {
+        let (task, player) = Player::of_run(dir)?;
+        if trained.iter().any(|(other, _)| *other == task) {
+            let why = format!("two runs of {task}: give one per task");
+            return Err(anyhow::Error::new(Exit(Code::Usage)).context(why));
+        }
+        trained.push((task, player));
+    }
+    let plays = |name| args.policies.is_empty() || args.policies.contains(&name);
+    if args.policies.contains(&PolicyName::Trained) && trained.is_empty() {
+        return Err(anyhow::Error::new(Exit(Code::Usage)).context("--policy trained needs --run RUN"));
+    }
+    let tasks: Vec<String> = match &args.tasks[..] {
+        [] if !plays(PolicyName::Random) && !plays(PolicyName::Scripted) => {
+            trained.iter().map(|(task, _)| task.clone()).collect()
+        }
+        [] => TASKS.iter().map(ToString::to_string).collect(),
+        given => given.to_vec(),
+    };
+    let mut work = Vec::new();
+    for task in tasks {
+        epo_tasks::task(&task)?;
+        let scripts = [(PolicyName::Random, Player::Random), (PolicyName::Scripted, Player::Scripted)];
+        work.extend(scripts.into_iter().filter(|(name, _)| plays(*name)).map(|(_, p)| (task.clone(), p)));
+        if let Some(i) = trained.iter().position(|(other, _)| *other == task) {
+            work.extend(Some(trained.swap_remove(i)).filter(|_| plays(PolicyName::Trained)));
+        }
+    }
+    if let Some((task, _)) = trained.first() {
+        let why = format!("there is a run of {task}, but {task} is not among the tasks");
+        return Err(anyhow::Error::new(Exit(Code::Usage)).context(why));
+    }
+    Ok(work)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match serde_json::from_str(&text) {
+        Ok(rows) => Ok(rows),
+        Err(e) => bail!("{} does not hold results of `epo bench physics`: {e}", path.display()),
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    let header =
+        ["Task", "Policy", "Metric", "Episodes", "Published", "Fast", "Difference", "Margin", "p", "Same"];
+    let row = |r: &Row| {
+        let number = |x: f64| if x.abs() < 1e-3 && x != 0.0 { format!("{x:.1e}") } else { format!("{x:.3}") };
+        [
+            r.task.clone(),
+            r.policy.clone(),
+            r.metric.clone(),
+            r.episodes.to_string(),
+            number(r.published),
+            number(r.fast),
+            format!("[{}, {}]", number(r.difference[0]), number(r.difference[1])),
+            number(r.margin),
+            r.p_value.map_or(String::new(), |p| format!("{p:.3}")),
+            if r.equivalent { "yes" } else { "NO" }.to_owned(),
+        ]
+    };
+    let all: Vec<_> = std::iter::once(header.map(str::to_owned)).chain(rows.iter().map(row)).collect();
+    let different = rows.iter().filter(|r| !r.equivalent).count();
+    let end = match different {
+        0 => format!("Both physics are equivalent in all {} comparisons.", rows.len()),
+        n => format!("{n} of {} comparisons show no equivalence.", rows.len()),
+    };
+    format!("{}\n\n{end}", table(&all, 3).join("\n"))
+}
