@@ -170,7 +170,7 @@ impl World {
                 self.stage.carry();
                 self.stage.sim.step();
             } else if i == 0 {
-                // the last forward pass was of this very state; only the controls are new
+                // the last forward pass was made in this state; only the controls have changed
                 self.stage.sim.step_from_forward();
             } else {
                 self.stage.sim.step();
@@ -232,7 +232,7 @@ impl World {
         &mut self.stage.sim
     }
 
-    /// The bare physics calls of a step that the published task makes, one by one: what the benchmark compares with.
+    /// Makes the physics calls of a step of the published task and nothing else. The benchmark compares with it.
     pub(crate) fn bare_physics(&mut self, action: &[f64]) {
         self.control(action);
         for _ in 0..SUBSTEPS {
@@ -334,7 +334,7 @@ mod tests {
             for _ in 0..5 {
                 world.step(&idle(task), &mut obs, &mut terms);
             }
-            // nobody moves: every vase and the box sleep, the robot and the gremlins do not
+            // nothing moves: every vase and the box sleep, the robot and the gremlins do not
             let rest = |group: &&Group| ["vase", "push_box"].contains(&group.object.name());
             let loose: usize = task.scene.groups.iter().filter(rest).map(|group| group.n).sum();
             let want = if world.stage.sleeps { loose } else { 0 };
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Half an episode of bumps and naps leaves nothing behind: the next episode is that of a new environment.
+    /// After half an episode with contacts and sleeping bodies, the next episode is that of a new environment.
     #[test]
     fn a_reset_forgets_who_slept() {
         for (task, mut used) in every_task().filter(|(_, world)| world.stage.sleeps) {
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// A goal that is met while bodies sleep is moved at once, and wakes nobody.
+    /// A goal that is met while bodies sleep is moved at once, and no body wakes up.
     #[test]
     fn a_goal_moves_while_bodies_sleep() {
         let goal = |world: &World| world.stage.objects(world.task.scene.group("goal")).position(0);
@@ -387,7 +387,7 @@ mod tests {
             assert_ne!(before, moved, "{}", task.id);
             world.step(&idle(task), &mut obs, &mut terms);
             assert_eq!((goal(&world), world.stage.n_asleep()), (moved, asleep), "{}", task.id);
-            // a pass that computes fixed bodies too puts it, and everything else, exactly there
+            // a pass that also computes fixed bodies puts everything at exactly the same place
             let frames = |w: &World| {
                 let geoms = w.sim().geoms().len();
                 (
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Everything loose is thrown onto the robot: more contacts than any episode can reach.
+    /// All loose objects are put onto the robot, which makes more contacts than any episode can reach.
     #[test]
     fn the_arena_holds_a_pile_up() {
         for (task, mut world) in every_task() {
