@@ -31,6 +31,6 @@ pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
 pub use physics::{Physics, UnknownPhysics};
 pub use registry::{
-    MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
+    EnvMaker, MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
 };
 pub use task_env::TaskEnv;
