@@ -119,7 +119,8 @@ impl Sim {
         Self::from_model(model)
     }
 
-    fn from_model(model: MjModel) -> Result<Self, Error> {
+    fn from_model(mut model: MjModel) -> Result<Self, Error> {
+        skip_absent_constraints(&mut model);
         let data = MjData::try_new(Box::new(model)).map_err(|e| Error::Allocate(e.to_string()))?;
         Ok(Self { data })
     }
@@ -167,6 +168,22 @@ impl Sim {
     pub fn arena_used(&self) -> usize {
         self.data.ffi().maxuse_arena as usize
     }
+}
+
+/// Switches off the search for constraints of which the model has none: dry friction in joints, and joint limits.
+///
+/// No result changes, but every step is spared a look at every joint.
+fn skip_absent_constraints(model: &mut MjModel) {
+    if model.ffi().ntendon > 0 {
+        return; // tendons may have both
+    }
+    let (no_friction, no_limits) = (
+        model.dof_frictionloss().iter().all(|f| *f == 0.0),
+        model.jnt_limited().iter().all(|limited| !limited),
+    );
+    let flags = &mut model.opt_mut().disableflags;
+    *flags |= if no_friction { MjtDisableBit::mjDSBL_FRICTIONLOSS as i32 } else { 0 };
+    *flags |= if no_limits { MjtDisableBit::mjDSBL_LIMIT as i32 } else { 0 };
 }
 
 /// Stepping.
