@@ -134,14 +134,15 @@ mod tests {
         write_config(&named, &run, None).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
         let long = "x".repeat(300);
-        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a\nhash 0", "\u{1b}[31m", &long] {
-            let refused = new_folder(dir.path(), &run, Some(bad)).unwrap_err();
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a/b", "a/", "a\nhash 0", "\u{1b}[31m", &long] {
+            let refused = new_folder(&dir.path().join("none"), &run, Some(bad)).unwrap_err();
             assert!(matches!(refused, LabError::Config(_)), "{refused}");
             assert!(
                 !refused.to_string().contains(['\n', '\u{1b}']),
                 "nothing of it reaches the terminal raw"
             );
         }
+        assert!(!dir.path().join("none").exists(), "nothing was made");
     }
 
     #[test]
