@@ -261,7 +261,7 @@ impl Disk {
 
     fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         self.change()?;
-        fs::create_dir_all(path)
+        fs::create_dir(path) // not its parents: a run folder that was moved away must not come back
     }
 
     fn write(&mut self, path: &Path, data: &[u8]) -> io::Result<()> {

@@ -218,7 +218,9 @@ impl<'a> Trainer<'a> {
         let marks = self.recorder.sync()?;
         let root = self.dir.join("checkpoint");
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
-        self.hash = Some(checkpoint::save(&root, u64::from(self.epoch), &files)?);
+        let saved = checkpoint::save(&root, u64::from(self.epoch), &files);
+        // a folder that was moved during the save is the reason, not the file that is missing then
+        self.hash = Some(saved.map_err(|e| self.lock.check_place().err().unwrap_or(e))?);
         Ok(())
     }
 }

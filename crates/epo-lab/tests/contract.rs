@@ -208,7 +208,7 @@ fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     let old = format!("epo_version = \"0.3.0\"\n\n{}{table}{}", &old[..algo], &old[end..]);
     std::fs::write(path.join("config.toml"), old).unwrap();
     let root = path.join("checkpoint");
-    let mut files = checkpoint::load(&root).unwrap().files;
+    let mut files = checkpoint::load(&root, |_, _| Ok(())).unwrap().files;
     let state = String::from_utf8(files["state.json"].clone()).unwrap();
     files.insert("state.json".into(), state.replace("\"epo-released\"", "\"epo\"").into_bytes());
     checkpoint::save(&root, 1, &files).unwrap();

@@ -97,8 +97,9 @@ impl ConfigArgs {
             (ConfigError::Syntax(why), Some(path)) => {
                 ConfigError::Syntax(format!("{} is not a configuration: {why}", path.display())).into()
             }
-            (error @ ConfigError::UnknownKey { .. }, Some(_)) if is_sweep(file.as_deref()) => {
-                anyhow::Error::from(error).context("this is a file for `epo sweep`")
+            (ConfigError::UnknownKey { .. }, Some(path)) if is_sweep(file.as_deref()) => {
+                let why = format!("{} is a file for `epo sweep`, not a configuration", path.display());
+                ConfigError::Syntax(why).into()
             }
             (error, _) => error.into(),
         })
