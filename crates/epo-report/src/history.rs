@@ -65,7 +65,7 @@ pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
 ];
 
 /// Most rows of diagnostics that are kept of a run; a run with more is thinned.
-const MOST_DIAGNOSTICS: usize = 200;
+const MOST_DIAGNOSTICS: usize = 100;
 
 /// A run that can be shown.
 #[derive(Clone, Debug)]
