@@ -172,11 +172,11 @@ fn cpu_time(child: &Child) -> Duration {
 }
 
 #[test]
-fn sigterm_and_ctrl_c_finish_the_epoch_save_and_exit_with_75() {
+fn signals_finish_the_epoch_save_and_exit_with_75() {
     let root = tempfile::tempdir().unwrap();
     let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
-    for name in ["TERM", "INT"] {
+    for name in ["TERM", "INT", "HUP"] {
         let path = root.path().join(name);
         let mut child = train_long_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -216,11 +216,11 @@ fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
     let root = tempfile::tempdir().unwrap();
     let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
-    // no file may grow beyond 40 KiB: the events reach that before the sixtieth epoch. With SIGXFSZ ignored, a write
-    // then fails as it does on a full disk.
+    // no file may grow beyond 40 KiB: the events reach that before the sixtieth epoch. The program catches SIGXFSZ, so a
+    // write then fails as it does on a full disk.
     let path = root.path().join("full");
     let full = train_long_in(&path);
-    let script = "trap '' XFSZ; ulimit -f 40; exec \"$0\" \"$@\"";
+    let script = "ulimit -f 40; exec \"$0\" \"$@\"";
     let output =
         Command::new("bash").args(["-c", script]).arg(full.get_program()).args(full.get_args()).output();
     let output = output.unwrap();
@@ -390,6 +390,59 @@ fn a_run_ends_with_an_evaluation_of_both_policies() {
     let again = resume(&dir).output().unwrap();
     assert_eq!((code(&again), String::from_utf8_lossy(&again.stdout).contains("mean action")), (0, false));
     assert_eq!(read(), first, "a finished run is not evaluated again");
+}
+
+/// A run in the background that has added two rows to the record in `dir`.
+fn in_background(mut command: Command, dir: &Path) -> Child {
+    let rows = || std::fs::read_to_string(dir.join("progress.csv")).map_or(1, |text| text.lines().count());
+    let before = rows();
+    command.arg("--quiet"); // nobody reads the pipe before the end
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while rows() < before + 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+/// A run that takes far longer than a test.
+fn train_for_ever_in(root: &Path) -> Command {
+    let mut command = train_in(root);
+    command.args(["--set", "run.steps=1e6"]);
+    command
+}
+
+#[test]
+fn a_folder_in_use_is_refused_and_nothing_is_written_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let mut child = in_background(train_for_ever_in(root.path()), &folder(root.path()));
+    let second = resume(&folder(root.path())).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(code(&second), 75, "{said}");
+    assert!(said.contains(&format!("in use by process {}", child.id())), "{said}");
+    let eval = epo(&["eval", "--episodes", "1"]).arg(folder(root.path())).output().unwrap();
+    assert_eq!(code(&eval), 0, "the lock of a killed process is gone: {eval:?}");
+    let rows = std::fs::read_to_string(folder(root.path()).join("progress.csv")).unwrap();
+    let column = rows.lines().next().unwrap().split(',').position(|name| name == "Train/Epoch").unwrap();
+    let epochs: Vec<&str> = rows.lines().skip(1).filter_map(|row| row.split(',').nth(column)).collect();
+    let counted: Vec<String> = (0..epochs.len()).map(|n| n.to_string()).collect();
+    assert_eq!(epochs, counted);
+}
+
+#[test]
+fn a_folder_that_is_moved_stops_the_run_and_loses_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let child = in_background(train_for_ever_in(root.path()), &folder(root.path()));
+    let moved = root.path().join("moved");
+    std::fs::rename(folder(root.path()), &moved).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(code(&ended), 74, "{said}");
+    assert!(said.contains("was moved or replaced") && !folder(root.path()).exists(), "{said}");
+    let again = in_background(resume(&moved), &moved);
+    signal(&again, "HUP");
+    assert_eq!(code(&again.wait_with_output().unwrap()), 75, "it continues where it was moved to");
 }
 
 #[test]

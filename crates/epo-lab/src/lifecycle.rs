@@ -8,6 +8,7 @@ use epo_core::{Env, EnvPool, Purpose, Stream};
 use crate::collect::{Collector, MakeEnv};
 use crate::config::{ConfigError, ResolvedRun, threads};
 use crate::episodes::EpisodeWindow;
+use crate::lock::RunLock;
 use crate::record::{EpochRecord, Recorder};
 use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
 use crate::train::Trainer;
@@ -26,14 +27,25 @@ impl<'a> Trainer<'a> {
     /// Begins a run in an empty folder.
     ///
     /// # Errors
-    /// If the run needs more memory than there is, an environment fails, or the folder cannot be written.
+    /// If the run needs more memory than there is, an environment fails, or the folder cannot be written or is in use.
     pub fn create(dir: &Path, run: ResolvedRun, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         let envs = make_envs(&run, make_env)?;
         std::fs::create_dir_all(dir).map_err(LabError::io("create", dir))?;
+        Self::begin(dir, run, make_env, envs, RunLock::acquire(dir)?)
+    }
+
+    /// Begins a run in a folder that this process has locked.
+    fn begin(
+        dir: &Path,
+        run: ResolvedRun,
+        make_env: &'a MakeEnv<'a>,
+        envs: Vec<Box<dyn Env>>,
+        lock: RunLock,
+    ) -> Result<Self, LabError> {
         runs::write_config(dir, &run, None)?;
         let checkpoints = dir.join("checkpoint");
         std::fs::create_dir_all(&checkpoints).map_err(LabError::io("create", &checkpoints))?;
-        let mut trainer = Self::build(dir, run, make_env, envs, None)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, None, lock)?;
         trainer.collector.pool.start()?;
         trainer.save()?;
         Ok(trainer)
@@ -45,8 +57,10 @@ impl<'a> Trainer<'a> {
     /// in the folder is changed to that number of steps.
     ///
     /// # Errors
-    /// If the folder is no run or is damaged, or `options` make no sense for it.
+    /// If the folder is no run, is damaged or is in use by another process, or `options` make no sense for it.
     pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
+        runs::read_config(dir)?; // before anything is written: the folder may be no run
+        let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
         let mut run = saved.clone();
         run.train.threads = options.threads.map_or(Ok(run.train.threads), threads)?;
@@ -55,7 +69,8 @@ impl<'a> Trainer<'a> {
         let root = dir.join("checkpoint");
         if checkpoint::is_empty(&root)? {
             refuse_record_without_checkpoint(dir)?;
-            let mut trainer = Self::create(dir, run, make_env)?;
+            let envs = make_envs(&run, make_env)?;
+            let mut trainer = Self::begin(dir, run, make_env, envs, lock)?;
             trainer.notes.push("the run has no checkpoint yet, so it starts from the beginning".to_owned());
             return Ok(trainer);
         }
@@ -67,7 +82,7 @@ impl<'a> Trainer<'a> {
             return Err(ConfigError::Value { key, got, why }.into());
         }
         let envs = make_envs(&run, make_env)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, Some(&state))?;
+        let mut trainer = Self::build(dir, run, make_env, envs, Some(&state), lock)?;
         trainer.restore(state, &tensors, &root)?;
         checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
@@ -108,6 +123,7 @@ impl<'a> Trainer<'a> {
         make_env: &'a MakeEnv<'a>,
         envs: Vec<Box<dyn Env>>,
         state: Option<&State>,
+        lock: RunLock,
     ) -> Result<Self, LabError> {
         let (seed, train) = (run.run.seed, &run.train);
         let spec = envs[0].spec().clone();
@@ -136,6 +152,7 @@ impl<'a> Trainer<'a> {
             hash: None,
             notes: Vec::new(),
             run,
+            lock,
         })
     }
 
@@ -196,6 +213,7 @@ impl<'a> Trainer<'a> {
 
     /// Writes a checkpoint of everything.
     pub(crate) fn save(&mut self) -> Result<(), LabError> {
+        self.lock.check_place()?;
         let marks = self.recorder.sync()?;
         let root = self.dir.join("checkpoint");
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;

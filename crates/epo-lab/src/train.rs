@@ -63,6 +63,7 @@ use crate::collect::{Collector, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::{CostRule, Episode, EpisodeWindow};
 use crate::evaluate::{ActionMode, EvalPlan, evaluate};
+use crate::lock::RunLock;
 use crate::record::{EpochRecord, Recorder, Row};
 
 pub use crate::lifecycle::ResumeOptions;
@@ -87,6 +88,8 @@ pub struct Trainer<'a> {
     /// Hash of the last checkpoint.
     pub(crate) hash: Option<String>,
     pub(crate) notes: Vec<String>,
+    /// Keeps other processes out of the folder.
+    pub(crate) lock: RunLock,
 }
 
 impl std::fmt::Debug for Trainer<'_> {
@@ -165,6 +168,7 @@ impl Trainer<'_> {
             epoch_s: clock.elapsed().as_secs_f64(),
             total_s: self.elapsed,
         };
+        self.lock.check_place()?; // rows would follow a folder that was moved, the next checkpoint would not
         self.recorder.record(&record, &self.episodes, &report)
     }
 

@@ -1,12 +1,11 @@
-//! How fast a task steps, compared with the bare physics of the same states.
+//! Measures how fast a task steps, compared with the bare physics of the same states.
 //!
 //! ```text
 //! overhead = time of our step / time of the published task's physics calls (substeps × mj_step + mj_forward)
 //! ```
-//! Two environments play the same episodes with the same actions: one with our step, one with the physics calls alone,
-//! in turns of about half a millisecond. Episodes repeat exactly, so every turn is played several times and its
-//! shortest time counts: what other programs on the machine take is filtered out, and the states are the same on both
-//! sides.
+//! Two environments play the same episodes with the same actions, one with our step and one with the physics calls alone.
+//! They take turns of about half a millisecond. Episodes repeat exactly, so every turn is played several times, and its
+//! shortest time counts. This removes the time that other programs on the machine take.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -16,35 +15,35 @@ use epo_core::{Env, EnvError, Purpose, Stream};
 use crate::registry::{TaskError, TaskInfo};
 use crate::{Physics, TaskEnv, make_with};
 
-// Seconds of a turn, steps of an episode at most, episodes, and how often each is played.
+// Length of a turn in seconds, largest number of steps of an episode, number of episodes, and of repetitions of each.
 const TURN: f64 = 5e-4;
 const STEPS: usize = 100;
 const EPISODES: u64 = 2;
 const REPEATS: usize = 20;
-/// Resets that are timed.
+/// Number of resets that are timed.
 const RESETS: usize = 40;
 
-/// What was measured for one task.
+/// The measurements of one task.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct EnvBench {
     /// Task id.
     pub task: String,
     /// How the bodies were simulated.
     pub physics: Physics,
-    /// Threads at work, each with an environment of its own.
+    /// Number of threads, each with an environment of its own.
     pub threads: usize,
-    /// Steps of all threads per second, resets not counted.
+    /// Steps per second of all threads together, without resets.
     pub steps_per_s: f64,
     /// Steps per second over those with published physics and as many threads in the same run; `None` if published
     /// physics was not measured.
     pub ratio: Option<f64>,
     /// Steps per second of the bare physics calls.
     pub raw_physics_steps_per_s: f64,
-    /// Time of our step over time of the bare physics.
+    /// Time of our step divided by the time of the bare physics.
     pub overhead: f64,
-    /// Median time of a reset, milliseconds.
+    /// Median time of a reset in milliseconds.
     pub reset_ms: f64,
-    /// Memory of an environment.
+    /// Memory of one environment in bytes.
     pub bytes_per_env: usize,
 }
 
@@ -68,7 +67,8 @@ struct Player {
     episodes: Vec<Episode>,
 }
 
-/// An episode in turns: steps made, and seconds of our step and of the bare physics.
+/// An episode in turns: steps per turn, steps made, and the shortest time of each turn for our step and for the bare
+/// physics, in seconds.
 #[derive(Clone)]
 struct Episode {
     turn: usize,
@@ -180,11 +180,11 @@ impl Player {
     fn steps_per_s(&self, side: usize) -> f64 {
         let steps: usize = self.episodes.iter().map(|e| e.steps).sum();
         let turns = self.episodes.iter().flat_map(|e| &e.best).map(|turn| turn[side]);
-        // turns after an early end were never played
+        // turns after the end of a short episode were never played
         steps as f64 / turns.filter(|seconds| seconds.is_finite()).sum::<f64>()
     }
 
-    /// How many steps make a turn, by the quickest of the first few.
+    /// Number of steps of a turn, from the shortest time of the first ten steps.
     fn steps_per_turn(&mut self, seed: u64) -> Result<usize, EnvError> {
         self.bare.reset(seed, &mut self.obs)?;
         let mut rng = Stream::new(seed, Purpose::Random, 0);

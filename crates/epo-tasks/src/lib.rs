@@ -1,8 +1,8 @@
 //! The Safety-Gymnasium navigation and velocity tasks, seed-exact.
 //!
-//! [`tasks`] lists them, [`make`] builds one by its published id. An episode is a pure function of the seed and the
+//! [`tasks`] lists them, and [`make`] builds one by its published id. An episode is a pure function of the seed and the
 //! actions: the same id, seed and actions give the observations, rewards and costs of the Python package (1.0.0, on
-//! MuJoCo 3.17.0).
+//! MuJoCo 3.17.0). [`register`] adds a navigation task of your own, [`register_env`] any other environment.
 //!
 //! ```
 //! use epo_core::Env;
@@ -31,6 +31,6 @@ pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
 pub use physics::{Physics, UnknownPhysics};
 pub use registry::{
-    MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
+    EnvMaker, MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
 };
 pub use task_env::TaskEnv;

@@ -1,19 +1,19 @@
 //! Reads NumPy's `.npz` files: a zip archive of `.npy` arrays.
 //!
-//! Only what reference episodes hold: little-endian doubles, booleans and 0-d unicode strings, in C order. The file may
-//! come from anywhere, so every length is checked before it is believed, and memory grows with what is really there,
-//! never with what a header claims.
+//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may come
+//! from anywhere, so every length is checked before it is used, and memory is allocated for the data that is present, never
+//! for what a header claims.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-/// No array of an episode is nearly as large; more than this is a mistake or an attack.
+/// Largest size of one array in bytes. No array of an episode comes near it.
 const MAX_ARRAY_BYTES: u64 = 1 << 28;
-/// All arrays of one file together.
+/// Largest size of all arrays of a file together, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 29;
-/// A header is a short line; NumPy's own limit is 10,000.
+/// Largest length of a header in bytes. NumPy's own limit is 10,000.
 const MAX_HEADER_BYTES: usize = 10_000;
 
 /// Why a `.npz` file could not be used.
@@ -26,7 +26,7 @@ pub enum NpzError {
     /// Not a zip archive, or a truncated or damaged one.
     #[error("is not a whole .npz file: {0}")]
     Archive(String),
-    /// The arrays are larger together than any episode.
+    /// The arrays together are larger than the arrays of any episode.
     #[error("holds more than {MAX_FILE_BYTES} bytes of arrays")]
     TooLarge,
     /// An array that cannot be used.
@@ -34,7 +34,7 @@ pub enum NpzError {
     Array {
         /// Name of the array.
         name: String,
-        /// What is wrong with it, to be read after the name.
+        /// What is wrong with it, as the end of a sentence that begins with the name.
         problem: String,
     },
 }

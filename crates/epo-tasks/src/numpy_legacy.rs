@@ -1,7 +1,7 @@
-//! NumPy's legacy generator, `numpy.random.RandomState`: the Mersenne Twister MT19937 with NumPy's way of making
-//! doubles and small integers from it. The package draws every layout and goal from one of these.
+//! NumPy's legacy generator `numpy.random.RandomState`: the Mersenne Twister MT19937, and how NumPy makes doubles and small
+//! integers from its output. The package draws every layout and every goal from one of these.
 //!
-//! Source: Matsumoto and Nishimura 1998; the seeding is that of an integer seed in `RandomState(seed)`.
+//! Source: Matsumoto and Nishimura 1998. The seeding is that of `RandomState(seed)` with an integer.
 
 const N: usize = 624;
 const M: usize = 397;
@@ -62,7 +62,7 @@ impl RandomState {
         low + (high - low) * self.double()
     }
 
-    /// `choice(n)`, for n ≥ 2: draws are masked to the bits that n − 1 needs and refused while too large.
+    /// `choice(n)` for n ≥ 2: keeps the low bits that n − 1 needs, and draws again while the result is n or more.
     pub(crate) fn choice(&mut self, n: u32) -> u32 {
         let mask = u32::MAX >> (n - 1).leading_zeros();
         loop {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     // numpy 1.23.5: r = RandomState(seed); r.random_sample(); r.uniform(-2, 3); r.choice(4) × 3; r.choice(5) × 3;
-    // then 700 × r.random_sample(), of which the last.
+    // then 700 × r.random_sample(), of which only the last is listed.
     #[test]
     fn draws_are_those_of_numpy() {
         for (seed, double, uniform, choices, last) in KNOWN {

@@ -1,7 +1,7 @@
-//! Recorded reference episodes, and how far ours are from them.
+//! Compares our episodes with recorded episodes of the Python package.
 //!
-//! A recording holds the id of a task, a seed, the actions, and what the Python package answered. [`compare`] makes the
-//! task from the id, resets it with the seed, plays the actions and compares; nothing else of the file is used to play.
+//! A recording holds the id of a task, a seed, the actions, and the answers of the Python package. [`compare`] makes the
+//! task from the id, resets it with the seed and plays the actions. It uses the rest of the file only to compare.
 
 use std::path::Path;
 
@@ -29,14 +29,14 @@ pub enum ParityError {
     /// The task refused to play the episode.
     #[error("step {step}: {source}")]
     Env {
-        /// 0 is the reset.
+        /// Number of the step; 0 is the reset.
         step: usize,
-        /// What it said.
+        /// The message of the task.
         source: EnvError,
     },
 }
 
-/// What the recorder wrote about an episode.
+/// The description of an episode, as the recorder wrote it.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 struct Meta {
     env_id: String,
@@ -66,7 +66,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a recording and checks that its arrays fit together.
+    /// Reads a recording. It is refused if the lengths of its arrays do not fit together.
     pub fn open(path: &Path) -> Result<Self, ParityError> {
         Self::from_npz(&Npz::open(path)?)
     }
@@ -154,7 +154,7 @@ impl Recording {
         column.is_some_and(|k| self.costs.chunks(names.len()).any(|row| row[k] > 0.0))
     }
 
-    /// Whether the flags of step `t` are those of an episode with this outcome.
+    /// Whether the recorded flags of step `t` agree with this outcome.
     fn flags_agree(&self, t: usize, outcome: Outcome, max_steps: usize) -> bool {
         let (terminated, truncated) = (self.terminated[t], self.truncated[t]);
         match outcome {
@@ -171,23 +171,23 @@ impl Recording {
 pub struct Comparison {
     /// Task id.
     pub env_id: String,
-    /// Steps played; fewer than recorded if our episode ended early.
+    /// Number of steps played; fewer than recorded if our episode ended early.
     pub steps: usize,
-    /// Over all entries of all observations, the first included.
+    /// Largest difference of an entry of an observation, that of the reset included.
     pub max_obs: f64,
-    /// Over the rewards.
+    /// Largest difference of a reward.
     pub max_reward: f64,
-    /// Over the costs and their terms.
+    /// Largest difference of a cost or a cost term.
     pub max_cost: f64,
-    /// Over the simulator's positions, the first included. For information: it does not count for `ok`.
+    /// Largest difference of a generalised position. It does not count for `ok`.
     pub max_qpos: f64,
-    /// The first step that does not agree; 0 is the reset.
+    /// The first step that differs; 0 is the reset, `None` if none does.
     pub first_diff_step: Option<usize>,
-    /// Observations and rewards within [`TOLERANCE`]; costs, their terms and all flags equal.
+    /// Whether observations and rewards agree within [`TOLERANCE`], and costs, cost terms and flags are equal.
     pub ok: bool,
 }
 
-/// Plays a recorded episode from its id, seed and actions.
+/// Plays a recorded episode from its id, seed and actions, and compares.
 pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
     let mut env = make(&recording.meta.env_id)?;
     let fits = |name, got, want| {
@@ -247,11 +247,11 @@ pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
     Ok(result)
 }
 
-/// Where a recorded cost term is among our numbers.
+/// Our number that a recorded cost term is compared with.
 enum Term {
     /// The cost of the step: the package repeats it under the name `cost_sum`.
     Sum,
-    /// Among the terms.
+    /// The cost term at this index.
     At(usize),
 }
 
@@ -264,7 +264,7 @@ fn term_indices(recording: &Recording, ours: &[String]) -> Result<Vec<Term>, Par
     recording.meta.cost_names.iter().map(find).collect()
 }
 
-/// Largest absolute difference; a NaN is infinitely far from everything.
+/// Largest absolute difference; infinite if either side has a NaN.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     let far = |(x, y): (&f64, &f64)| if (x - y).is_nan() { f64::INFINITY } else { (x - y).abs() };
     a.iter().zip(b).map(far).fold(0.0, f64::max)

@@ -39,6 +39,9 @@ pub(crate) enum Source {
 /// A function that makes one environment.
 pub type MakeEnv = fn() -> Result<Box<dyn Env>, EnvError>;
 
+/// A function that makes environments of one task; see [`env_maker`].
+pub type EnvMaker = Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>;
+
 impl TaskInfo {
     /// The family that decides the presets of a training on this task; `None` for an environment that was added with
     /// [`register_env`], which has no presets.
@@ -189,10 +192,7 @@ pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
 /// A function that makes environments of the task of that id. The task is compiled once and then copied.
 ///
 /// An environment that was added with [`register_env`] has its own physics, whatever `physics` says.
-pub fn env_maker(
-    id: &str,
-    physics: Physics,
-) -> Result<Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>, TaskError> {
+pub fn env_maker(id: &str, physics: Physics) -> Result<EnvMaker, TaskError> {
     let info = task(id)?;
     if let Source::Own(make) = info.source {
         return Ok(Box::new(move || make().map_err(|source| TaskError::Env { id: info.id.clone(), source })));

@@ -1,4 +1,4 @@
-//! One episode as a viewer needs it: the geoms once, where the bodies are at every step.
+//! One episode as a viewer needs it: the geoms once, and the poses of the bodies at every step.
 //!
 //! The format is described in `docs/rollout-format.md`.
 
@@ -12,51 +12,51 @@ use crate::{Shape, TaskEnv};
 pub struct Rollout {
     /// `epo-rollout`
     pub format: &'static str,
-    /// Of the format; a reader refuses what it does not know.
+    /// Version of the format. A reader refuses a version that it does not know.
     pub version: u32,
     /// Task id.
     pub task: String,
     /// Seed of the episode.
     pub seed: u64,
-    /// What there is to draw.
+    /// The geoms to draw.
     pub geoms: Vec<DrawnGeom>,
-    /// The first after the reset, then one per step.
+    /// One frame after the reset, then one per step.
     pub frames: Vec<Frame>,
 }
 
 /// A geom, fixed to its body.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrawnGeom {
-    /// May be empty.
+    /// Name; may be empty.
     pub name: String,
-    /// `plane`, `sphere`, `capsule`, `ellipsoid`, `cylinder`, `box` or `other`
+    /// `plane`, `sphere`, `capsule`, `ellipsoid`, `cylinder`, `box` or `other`.
     pub shape: &'static str,
-    /// In metres; what the three numbers mean depends on the shape.
+    /// Sizes in metres; their meaning depends on the shape.
     pub size: [f32; 3],
-    /// Red, green, blue, opacity, each in 0..=1.
+    /// Red, green, blue, opacity, each from 0 to 1.
     pub rgba: [f32; 4],
     /// Index into the poses of a frame.
     pub body: usize,
-    /// In the frame of the body.
+    /// Position in the frame of the body, in metres.
     pub pos: [f32; 3],
-    /// In the frame of the body, as (w, x, y, z).
+    /// Orientation in the frame of the body, as a quaternion (w, x, y, z).
     pub quat: [f32; 4],
 }
 
-/// One moment.
+/// One moment of the episode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Frame {
-    /// Simulated seconds.
+    /// Simulated time since the reset, in seconds.
     pub time: f64,
-    /// Of the step that led here.
+    /// Reward of the step that led here.
     pub reward: f64,
-    /// Of the step that led here.
+    /// Cost of the step that led here.
     pub cost: f64,
-    /// x, y, z and (w, x, y, z) of every body in the world; body 0 is the world itself.
+    /// Position (x, y, z) and orientation (w, x, y, z) of every body; body 0 is the world itself.
     pub poses: Vec<[f32; 7]>,
 }
 
-/// Plays one episode with actions drawn evenly from the action space, for at most `max_steps` steps.
+/// Plays one episode of at most `max_steps` steps with actions drawn uniformly from the action space.
 pub fn record(env: &mut TaskEnv, seed: u64, max_steps: usize) -> Result<Rollout, EnvError> {
     let mut random = Stream::new(seed, Purpose::Random, 0);
     let mut obs = vec![0.0; env.spec().obs_len];

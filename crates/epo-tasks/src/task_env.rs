@@ -1,5 +1,5 @@
-//! One environment of a published task: a world of either half of the package, with the time limit, the checks of
-//! what a user passes, and the end that a diverged simulation gets.
+//! One environment of a task that MuJoCo simulates. It adds to a navigation or velocity world the time limit, the checks
+//! of what a caller passes, and the end of an episode whose simulation diverged.
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
@@ -10,12 +10,12 @@ use crate::{Physics, navigation, velocity};
 /// Reward of a step in which the simulation diverged.
 const DIVERGED_REWARD: f64 = -10.0;
 
-/// What a world says about one step; [`TaskEnv`] adds the rest.
+/// The result of one step of a world. [`TaskEnv`] adds the time limit and the checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub(crate) reward: f64,
     pub(crate) cost: f64,
-    /// A true end of the episode; the time limit is not a world's business.
+    /// Whether the episode has reached a true end. The time limit is not part of it.
     pub(crate) terminated: bool,
     pub(crate) goal_met: bool,
 }
@@ -26,7 +26,7 @@ enum World {
     Velocity(velocity::World),
 }
 
-/// An environment of a published task. See [`make`](crate::make).
+/// An environment of a task that MuJoCo simulates. [`make`](crate::make) makes one.
 #[derive(Debug)]
 pub struct TaskEnv {
     info: &'static TaskInfo,
@@ -82,7 +82,7 @@ impl TaskEnv {
         }
     }
 
-    /// A second environment of the same task, not yet reset, without compiling again.
+    /// A second environment of the same task, not yet reset. The model is copied, not compiled again.
     pub fn try_clone(&self) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: self.spec.id.clone(), source };
         let world = match &self.world {
@@ -98,7 +98,7 @@ impl TaskEnv {
         self.info
     }
 
-    /// How its bodies are simulated.
+    /// The physics with which its bodies are simulated.
     pub fn physics(&self) -> Physics {
         self.physics
     }
@@ -121,7 +121,7 @@ impl TaskEnv {
         self.goal_met
     }
 
-    /// Simulated seconds since the reset.
+    /// Simulated time since the reset, in seconds.
     pub fn time(&self) -> f64 {
         self.sim().time()
     }
@@ -136,24 +136,24 @@ impl TaskEnv {
         self.sim().qvel()
     }
 
-    /// Every geom, for drawing: shapes, sizes, colours, and where they sit on their bodies. Allocates; call it once,
-    /// after a reset (which moves the faint boxes around gremlins within their bodies).
+    /// Every geom, as a viewer draws it: shape, size, colour, and pose within its body. It allocates, so call it once per
+    /// episode, after the reset, which moves the geoms of carriers within their bodies.
     pub fn geoms(&self) -> Vec<Geom> {
         self.sim().geoms()
     }
 
-    /// Where every body is now, in the order of [`BodyId`](crate::BodyId): position and orientation (w, x, y, z).
+    /// The present pose of every body, in the order of [`BodyId`](crate::BodyId): position, and orientation (w, x, y, z).
     pub fn body_poses(&self) -> impl Iterator<Item = ([f64; 3], [f64; 4])> + '_ {
         let sim = self.sim();
         (0..sim.n_bodies()).map(epo_mujoco::BodyId).map(|b| (sim.xpos(b), sim.xquat(b)))
     }
 
-    /// Bytes that this environment holds.
+    /// Memory of this environment in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(self) + self.sim().bytes()
     }
 
-    /// The physics calls of the published task's step and nothing else, for the benchmark.
+    /// Makes the physics calls of a step of the published task and nothing else, for the benchmark.
     pub(crate) fn bare_physics(&mut self, action: &[f64]) {
         match &mut self.world {
             World::Navigation(w) => w.bare_physics(action),
@@ -161,7 +161,7 @@ impl TaskEnv {
         }
     }
 
-    /// The simulator, to be read.
+    /// The simulation, to be read.
     pub(crate) fn sim(&self) -> &Sim {
         match &self.world {
             World::Navigation(w) => w.sim(),

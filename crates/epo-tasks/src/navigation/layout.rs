@@ -1,35 +1,35 @@
-//! Where things stand when an episode begins, and where a new goal may appear.
+//! Draws the places of robot and objects at the start of an episode, and the place of a new goal.
 //!
 //! ```text
 //! one place    x = x0 + (x1 − x0) u,  then y likewise         within the object's area, shrunk by its keep-out
-//! valid        |p − q| ≥ keepout_p + keepout_q                for every object q that already stands
-//! attempt      objects in order, up to 100 draws each; one failure drops the attempt; up to 10 000 attempts
+//! valid        |p − q| ≥ keepout_p + keepout_q                for every object q that is already placed
+//! attempt      objects in order, up to 100 draws each; if one does not fit, a new attempt; up to 10 000 attempts
 //! ```
-//! Every draw takes two doubles of the generator, also where the area is a point: the package does, and the layouts
-//! of a seed depend on it.
+//! As in the package, every draw takes two doubles of the generator, even if the area is a point. Later draws of the episode
+//! depend on it.
 
 use crate::numpy_legacy::RandomState;
 
-/// Draws for one object within one attempt.
+/// Largest number of draws for one object within one attempt.
 const DRAWS: usize = 100;
-/// Attempts at a whole layout, and draws for a new goal.
+/// Largest number of attempts at a whole layout, and of draws for a new goal.
 pub(crate) const ATTEMPTS: usize = 10_000;
 
-/// Where one object may stand.
+/// The places that one object may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
-    /// Allowed centres: x0, y0, x1, y1.
+    /// Rectangle of allowed centres: x0, y0, x1, y1, in metres.
     area: [f64; 4],
     keepout: f64,
 }
 
 impl Spot {
-    /// Anywhere in the rectangle, less the keep-out at its edges.
+    /// Any place in the rectangle that is at least the keep-out away from its edges.
     pub(crate) fn within([x0, y0, x1, y1]: [f64; 4], keepout: f64) -> Self {
         Self { area: [x0 + keepout, y0 + keepout, x1 - keepout, y1 - keepout], keepout }
     }
 
-    /// At a point, up to the nanometre that the package allows.
+    /// One point, to a nanometre, which is the tolerance of the package.
     pub(crate) fn at([x, y]: [f64; 2], keepout: f64) -> Self {
         let k = keepout + 1e-9;
         Self::within([x - k, y - k, x + k, y + k], keepout)
@@ -41,15 +41,15 @@ impl Spot {
     }
 }
 
-/// The objects of a scene with their present places; the robot is the first.
+/// The places of the robot (first) and of all objects of a scene.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     spots: Vec<Spot>,
-    /// One place per spot.
+    /// The present places, one per spot, in metres.
     pub(crate) xy: Vec<[f64; 2]>,
 }
 
-/// No layout was found; so many objects could be placed in the best attempt.
+/// No layout was found. `placed` is the number of objects that fitted in the best attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowded {
     pub(crate) placed: usize,
@@ -74,7 +74,7 @@ impl Layout {
         Err(Crowded { placed: best })
     }
 
-    /// Places objects in order until one does not fit; returns how many stand.
+    /// Places objects in order until one does not fit; returns the number of those that fitted.
     fn attempt(&mut self, rng: &mut RandomState) -> usize {
         for i in 0..self.spots.len() {
             let found = (0..DRAWS).map(|_| self.spots[i].draw(rng)).find(|&p| self.valid(i, p, 0..i));
@@ -84,7 +84,7 @@ impl Layout {
         self.spots.len()
     }
 
-    /// Draws a new place for object `i` among all others; `false` if none was found.
+    /// Draws a new place for object `i`, clear of all others. Returns `false` if none was found.
     pub(crate) fn resample(&mut self, i: usize, rng: &mut RandomState) -> bool {
         for _ in 0..ATTEMPTS {
             let p = self.spots[i].draw(rng);
@@ -101,7 +101,7 @@ impl Layout {
     }
 }
 
-/// Distance in the plane.
+/// Distance of two points in the plane, in metres.
 pub(crate) fn distance(p: [f64; 2], q: [f64; 2]) -> f64 {
     let (dx, dy) = (p[0] - q[0], p[1] - q[1]);
     (dx * dx + dy * dy).sqrt()
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_crowded_layout_says_how_many_fitted() {
-        // both may only stand at the origin
+        // the origin is the only place for both
         let mut layout = Layout::new(vec![Spot { area: [0.0, 0.0, 0.0, 0.0], keepout: 0.5 }; 2]);
         assert_eq!(layout.sample(&mut RandomState::new(0)), Err(Crowded { placed: 1 }));
         assert!(!layout.resample(1, &mut RandomState::new(0)));

@@ -1,4 +1,4 @@
-//! The pseudo lidar: sixteen sectors around the robot, each saying how close the nearest object in it is.
+//! The pseudo lidar: 16 sectors around the robot, each with the closeness of the nearest object in it.
 //!
 //! ```text
 //! e     = (Rᵀ (p − q)) in x, y             p: object at height 0, q and R: robot        seen from the robot
@@ -6,22 +6,22 @@
 //! bin   = ⌊16 θ / 2π⌋, a = 16 θ / 2π − bin  θ: bearing in [0, 2π)
 //! obs[bin] ≥ s,  obs[bin+1] ≥ a s,  obs[bin−1] ≥ (1 − a) s
 //! ```
-//! The neighbours' share makes the reading change smoothly as an object moves from one sector to the next.
+//! An object also counts for the two neighbouring sectors, so the reading changes smoothly as it moves from one to the next.
 
 use std::f64::consts::TAU;
 
-/// Sectors.
+/// Number of sectors.
 pub(crate) const BINS: usize = 16;
 
-/// Where the robot is and how it is turned.
+/// Position and orientation of the robot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Viewpoint {
     pub(crate) pos: [f64; 3],
-    /// `world = R · robot`, row by row.
+    /// Rotation matrix, row by row: `world = R · robot`.
     pub(crate) mat: [f64; 9],
 }
 
-/// Adds an object at `xy` to the reading `obs`, which begins as zeros. `range` is D.
+/// Adds an object at `xy` to the reading `obs`, which is all zeros at first. `range` is D, in metres.
 pub(crate) fn see(obs: &mut [f64], from: &Viewpoint, range: f64, xy: [f64; 2]) {
     let (q, r) = (&from.pos, &from.mat);
     let w = [xy[0] - q[0], xy[1] - q[1], -q[2]];

@@ -170,7 +170,7 @@ impl World {
                 self.stage.carry();
                 self.stage.sim.step();
             } else if i == 0 {
-                // the last forward pass was of this very state; only the controls are new
+                // the last forward pass was made in this state; only the controls have changed
                 self.stage.sim.step_from_forward();
             } else {
                 self.stage.sim.step();
@@ -232,7 +232,7 @@ impl World {
         &mut self.stage.sim
     }
 
-    /// The bare physics calls of a step that the published task makes, one by one: what the benchmark compares with.
+    /// Makes the physics calls of a step of the published task and nothing else. The benchmark compares with it.
     pub(crate) fn bare_physics(&mut self, action: &[f64]) {
         self.control(action);
         for _ in 0..SUBSTEPS {
@@ -261,12 +261,17 @@ mod tests {
         tasks.flat_map(|task| Physics::ALL.map(|physics| (task, World::new(task, physics).unwrap())))
     }
 
-    /// Actions that go somewhere: random, each held for ten steps.
-    fn actions(seed: u64, steps: usize) -> Vec<[f64; 2]> {
+    /// Actions that move the robot away from where it starts: random, each held for ten steps.
+    fn actions(task: &NavigationTask, seed: u64, steps: usize) -> Vec<Vec<f64>> {
         let mut rng = Stream::new(seed, Purpose::Random, 0);
-        let mut draw = || 2.0 * rng.uniform() - 1.0;
-        let held: Vec<_> = (0..steps.div_ceil(10)).map(|_| [draw(), draw()]).collect();
-        (0..steps).map(|t| held[t / 10]).collect()
+        let mut draw = || (0..task.robot.act_len).map(|_| 2.0 * rng.uniform() - 1.0).collect::<Vec<_>>();
+        let held: Vec<_> = (0..steps.div_ceil(10)).map(|_| draw()).collect();
+        (0..steps).map(|t| held[t / 10].clone()).collect()
+    }
+
+    /// The action that drives no motor.
+    fn idle(task: &NavigationTask) -> Vec<f64> {
+        vec![0.0; task.robot.act_len]
     }
 
     fn bits(values: &[f64]) -> Vec<u64> {
@@ -281,7 +286,7 @@ mod tests {
             for seed in 0..2 {
                 short.reset(seed, &mut obs).unwrap();
                 plain.reset(seed, &mut obs).unwrap();
-                for (t, action) in actions(seed, 150).iter().enumerate() {
+                for (t, action) in actions(task, seed, 150).iter().enumerate() {
                     short.step(action, &mut obs, &mut terms);
                     plain.bare_physics(action);
                     let same = |f: fn(&Sim) -> &[f64]| bits(f(short.sim())) == bits(f(plain.sim()));
@@ -327,9 +332,9 @@ mod tests {
             world.reset(0, &mut obs).unwrap();
             assert_eq!(world.stage.n_asleep(), 0, "{}: all are awake after a reset", task.id);
             for _ in 0..5 {
-                world.step(&[0.0; 2], &mut obs, &mut terms);
+                world.step(&idle(task), &mut obs, &mut terms);
             }
-            // nobody moves: every vase and the box sleep, the robot and the gremlins do not
+            // nothing moves: every vase and the box sleep, the robot and the gremlins do not
             let rest = |group: &&Group| ["vase", "push_box"].contains(&group.object.name());
             let loose: usize = task.scene.groups.iter().filter(rest).map(|group| group.n).sum();
             let want = if world.stage.sleeps { loose } else { 0 };
@@ -337,14 +342,14 @@ mod tests {
         }
     }
 
-    /// Half an episode of bumps and naps leaves nothing behind: the next episode is that of a new environment.
+    /// After half an episode with contacts and sleeping bodies, the next episode is that of a new environment.
     #[test]
     fn a_reset_forgets_who_slept() {
         for (task, mut used) in every_task().filter(|(_, world)| world.stage.sleeps) {
             let mut obs = vec![0.0; task.obs_len()];
             let mut terms = vec![0.0; used.cost_terms().len()];
             used.reset(3, &mut obs).unwrap();
-            for action in actions(3, 500) {
+            for action in actions(task, 3, 500) {
                 used.step(&action, &mut obs, &mut terms);
             }
             assert!(used.stage.n_asleep() > 0, "{}", task.id);
@@ -353,7 +358,7 @@ mod tests {
                 world.reset(4, &mut obs).unwrap();
             }
             let mut want = obs.clone();
-            for (t, action) in actions(4, 300).iter().enumerate() {
+            for (t, action) in actions(task, 4, 300).iter().enumerate() {
                 used.step(action, &mut obs, &mut terms);
                 new.step(action, &mut want, &mut terms);
                 assert_eq!(bits(&obs), bits(&want), "{}: step {t}", task.id);
@@ -362,7 +367,7 @@ mod tests {
         }
     }
 
-    /// A goal that is met while bodies sleep is moved at once, and wakes nobody.
+    /// A goal that is met while bodies sleep is moved at once, and no body wakes up.
     #[test]
     fn a_goal_moves_while_bodies_sleep() {
         let goal = |world: &World| world.stage.objects(world.task.scene.group("goal")).position(0);
@@ -371,7 +376,7 @@ mod tests {
             world.reset(1, &mut obs).unwrap();
             let mut terms = vec![0.0; world.cost_terms().len()];
             for _ in 0..5 {
-                world.step(&[0.0; 2], &mut obs, &mut terms);
+                world.step(&idle(task), &mut obs, &mut terms);
             }
             let asleep = world.stage.n_asleep();
             assert!(asleep > 0, "{}", task.id);
@@ -380,9 +385,9 @@ mod tests {
             assert!(world.rules.new_goal(&mut world.stage));
             let moved = goal(&world);
             assert_ne!(before, moved, "{}", task.id);
-            world.step(&[0.0; 2], &mut obs, &mut terms);
+            world.step(&idle(task), &mut obs, &mut terms);
             assert_eq!((goal(&world), world.stage.n_asleep()), (moved, asleep), "{}", task.id);
-            // a pass that computes fixed bodies too puts it, and everything else, exactly there
+            // a pass that also computes fixed bodies puts everything at exactly the same place
             let frames = |w: &World| {
                 let geoms = w.sim().geoms().len();
                 (
@@ -398,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Everything loose is thrown onto the robot: more contacts than any episode can reach.
+    /// All loose objects are put onto the robot, which makes more contacts than any episode can reach.
     #[test]
     fn the_arena_holds_a_pile_up() {
         for (task, mut world) in every_task() {

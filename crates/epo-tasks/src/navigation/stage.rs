@@ -71,7 +71,7 @@ impl Stage {
         Self::with(Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?, task, sleeps)
     }
 
-    /// A second stage of the same scene, not yet reset. It shares the compiled model's content, so it is cheap.
+    /// A second stage of the same scene, not yet reset. The model is copied, not compiled again.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         Self::with(self.sim.try_clone()?, self.task, self.sleeps)
     }

@@ -1,5 +1,5 @@
-//! NumPy's `Generator(PCG64(SeedSequence(seed)))`, bit for bit: what Gymnasium draws the initial states of the
-//! velocity tasks from.
+//! NumPy's `Generator(PCG64(SeedSequence(seed)))`, bit for bit. Gymnasium draws the initial states of the velocity tasks
+//! from it.
 //!
 //! ```text
 //! seed      words of the seed ──hash──▶ pool of 4 × 32 bits ──hash──▶ 4 × 64 bits: state and increment
@@ -14,7 +14,7 @@ mod ziggurat;
 
 use ziggurat::{ACCEPT, HEIGHT, WIDTH};
 
-/// Where the tail of the normal distribution begins: the edge of the ziggurat's lowest layer.
+/// Start of the tail of the normal distribution: the edge of the lowest layer of the ziggurat.
 const TAIL: f64 = 3.654_152_885_361_009;
 /// Its inverse, as NumPy rounds it.
 const TAIL_INVERSE: f64 = 0.273_661_237_329_758_3;
@@ -29,7 +29,7 @@ pub struct NumpyGenerator {
 }
 
 impl NumpyGenerator {
-    /// The generator that `numpy.random.Generator(PCG64(SeedSequence(seed)))` is.
+    /// `numpy.random.Generator(PCG64(SeedSequence(seed)))`.
     pub fn new(seed: u64) -> Self {
         let [state_hi, state_lo, stream_hi, stream_lo] = seed_sequence(seed);
         let wide = |hi: u64, lo: u64| u128::from(hi) << 64 | u128::from(lo);
@@ -83,7 +83,7 @@ impl NumpyGenerator {
         }
     }
 
-    /// How far beyond [`TAIL`] a draw of the tail lies (Marsaglia's method).
+    /// Distance of a draw of the tail from [`TAIL`], by Marsaglia's method.
     fn excess_over_tail(&mut self) -> f64 {
         loop {
             let x = -TAIL_INVERSE * (-self.next_f64()).ln_1p();

@@ -5,7 +5,8 @@
 //! cost    c = 1[‖v_xy‖ > threshold]
 //! end     a number is not finite, or the torso's height leaves [0.2, 1]
 //! ```
-//! The torso's place is the simulator's, which lags the joint positions by one substep: kept as published.
+//! As published, the place of the torso is the one that the simulator computed, which is one substep behind the joint
+//! positions.
 
 use epo_mujoco::Sim;
 

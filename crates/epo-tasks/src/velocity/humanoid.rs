@@ -5,9 +5,9 @@
 //! cost    c = 1[‖v_xy‖ > threshold]
 //! end     the torso's height leaves (1, 2)
 //! ```
-//! The observation holds, beside the joints, what the simulator knows of every body, the world included: inertia,
-//! velocity, forces of the motors, outer forces. All of it lags the joint positions by one substep, as published.
-//! The published model also has two tendons that carry no force; they are left out.
+//! Beside the joints, the observation holds the inertia and velocity of every body (the world included), the forces of the
+//! motors and the external forces. As published, all of these are one substep behind the joint positions. The two tendons of
+//! the published model carry no force and are left out.
 
 use epo_mujoco::Sim;
 

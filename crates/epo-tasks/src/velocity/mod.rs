@@ -1,4 +1,4 @@
-//! The velocity tasks: walkers that are rewarded for running forward and pay for running too fast.
+//! The velocity tasks: walkers that are rewarded for running forward, with a cost for running too fast.
 //!
 //! ```text
 //! v       = (place after − place before) / dt,     dt = timestep × frame skip
@@ -7,11 +7,12 @@
 //! end     terminated when not healthy; truncated after 1000 steps
 //! reset   q = q₀ + U(±noise),  q̇ = U(±noise) or noise · N(0, 1),  from NumPy's Generator
 //! ```
-//! Source: Safety-Gymnasium 1.0.0 `Safety{Robot}Velocity-{v0,v1}` over Gymnasium 0.28.1's v4 environments. One file per
-//! robot. The physics is that of MuJoCo 2.3.3, which they were published on: margins are halved ([`model::Skin`]) and
-//! the quaternion of the initial state is normalised, since MuJoCo 3 differs in both.
+//! Source: Safety-Gymnasium 1.0.0 `Safety{Robot}Velocity-{v0,v1}` over Gymnasium 0.28.1's v4 environments. There is one
+//! file per robot. The physics is that of MuJoCo 2.3.3, with which they were published. MuJoCo 3 differs in two points, so
+//! contact margins are halved ([`model::Skin`]) and the quaternion of the initial state is normalised.
 //!
-//! The published step ends with `mj_rnePostConstraint`, which only the Humanoid's observation reads; the others skip it.
+//! The published step ends with `mj_rnePostConstraint`. Only the observation of the Humanoid reads its result, so the other
+//! robots skip it.
 
 mod ant;
 mod half_cheetah;
@@ -28,50 +29,50 @@ use crate::NumpyGenerator;
 use crate::registry::{Source, TaskInfo};
 use crate::task_env::Moved;
 
-/// One velocity task: a robot and how fast it may run.
+/// One velocity task: a robot and the speed above which it costs.
 #[derive(Debug)]
 pub(crate) struct Task {
     robot: Robot,
     version: u8,
-    /// Largest speed without a cost, m/s.
+    /// Largest speed without a cost, in m/s.
     threshold: f64,
     speed: Speed,
 }
 
-/// Which speed is held against the threshold.
+/// The speed that is compared with the threshold.
 #[derive(Clone, Copy, Debug)]
 enum Speed {
-    /// `v_x`
+    /// `v_x`, the speed along the x axis.
     Forward,
-    /// `‖v_xy‖`
+    /// `‖v_xy‖`, the speed in the plane.
     Planar,
 }
 
-/// A robot with its reward, its end and its observation.
+/// A robot with its model, its reward, the end of its episodes and its observation.
 #[derive(Debug)]
 struct Robot {
     name: &'static str,
     model: fn() -> model::Model,
-    /// Kilograms that the masses are scaled to, all in proportion.
+    /// Total mass in kilograms to which all masses are scaled; `None` keeps those of the model.
     total_mass: Option<f64>,
     frame_skip: usize,
     obs_len: usize,
     act_len: usize,
-    /// Actions lie in ± this.
+    /// Upper bound on the absolute value of an action.
     act_bound: f64,
-    /// Size of the noise on the initial state.
+    /// Scale of the noise on the initial state.
     reset_noise: f64,
     velocity_noise: VelocityNoise,
     place: Place,
     /// w, the weight of the forward speed.
     forward_weight: f64,
-    /// Paid in every step, the last one included.
+    /// Reward of every step, the last one included.
     alive: f64,
-    /// k, the price of the actions.
+    /// k, the weight of the squared actions.
     control_weight: f64,
     healthy: fn(&Sim) -> bool,
     observe: fn(&Sim, &mut [f64]),
-    /// Whether the observation holds outer forces, which take one more pass over the bodies.
+    /// Whether the observation holds external forces, which need one more pass over the bodies.
     contact_forces: bool,
 }
 
@@ -82,14 +83,14 @@ enum VelocityNoise {
     Normal,
 }
 
-/// What the speed is measured of.
+/// The point whose speed is measured.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// The first two joints, sliders: along x and y, or x and z where only `v_x` counts.
+    /// The first two joints, which slide along x and y, or along x and z where only `v_x` matters.
     Sliders,
-    /// The frame of the first body.
+    /// The origin of the first body.
     Torso,
-    /// The centre of mass of everything.
+    /// The centre of mass of the whole model.
     MassCentre,
 }
 
@@ -98,7 +99,7 @@ const fn task(robot: Robot, version: u8, threshold: f64, speed: Speed) -> Task {
 }
 
 impl Task {
-    /// 1 while too fast, else 0; exactly at the threshold is not too fast.
+    /// 1 if the speed is above the threshold, 0 otherwise.
     fn cost(&self, [v_x, v_y]: [f64; 2]) -> f64 {
         let speed = match self.speed {
             Speed::Forward => v_x,
@@ -209,7 +210,7 @@ impl World {
         Ok(())
     }
 
-    /// The action has been checked. A diverged simulation is noticed by the caller.
+    /// Makes one step. The caller has checked the action, and checks afterwards whether the simulation diverged.
     pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> Moved {
         let robot = &self.task.robot;
         let before = self.place();
@@ -231,7 +232,7 @@ impl World {
         Moved { reward, cost, terminated: !(robot.healthy)(&self.sim), goal_met: false }
     }
 
-    /// The place whose change is the velocity.
+    /// The point from whose change the velocity is computed.
     fn place(&self) -> [f64; 2] {
         match self.task.robot.place {
             Place::Sliders => [self.sim.qpos()[0], self.sim.qpos()[1]],
@@ -247,7 +248,7 @@ impl World {
         }
     }
 
-    /// The bare physics calls of a step that the published task makes, one by one: what the benchmark compares with.
+    /// Makes the physics calls of a step of the published task and nothing else. The benchmark compares with it.
     pub(crate) fn bare_physics(&mut self, action: &[f64]) {
         self.sim.ctrl_mut().copy_from_slice(action);
         for _ in 0..self.task.robot.frame_skip {
@@ -257,7 +258,7 @@ impl World {
     }
 }
 
-/// All positions but the first, then the velocities cut off at ±10.
+/// Writes all positions but the first, then the velocities clipped to ±10.
 fn observe_clipped(sim: &Sim, obs: &mut [f64]) {
     let (position, velocity) = obs.split_at_mut(sim.qpos().len() - 1);
     position.copy_from_slice(&sim.qpos()[1..]);
@@ -270,10 +271,10 @@ fn observe_clipped(sim: &Sim, obs: &mut [f64]) {
 mod tests {
     use super::*;
 
-    /// Random recordings hardly ever run fast enough to cost, so the published thresholds are held here.
+    /// Random recordings rarely run fast enough to cost, so the published thresholds are tested here.
     #[test]
     fn running_faster_than_the_published_threshold_costs() {
-        // forward: v_x alone counts, backwards is free; planar: the length of (v_x, v_y)
+        // forward: only v_x > 0 costs; planar: the length of (v_x, v_y) costs
         let published = [
             ("Ant", [2.5745, 2.6222], "planar planar"),
             ("HalfCheetah", [2.8795, 3.2096], "forward forward"),
@@ -293,6 +294,40 @@ mod tests {
                 assert_eq!(task.cost([-above, 0.0]), planar, "{id}: backwards");
                 assert_eq!(task.cost([0.8 * above, 0.61 * above]), planar, "{id}: √(0.64 + 0.3721) > 1");
             }
+        }
+    }
+
+    /// Both versions of a robot play the same states; a speed between the two limits costs in one of them only.
+    #[test]
+    fn the_two_versions_of_a_robot_differ_in_the_cost_alone() {
+        for pair in TASKS.chunks(2) {
+            let (low, high) = match pair[0].threshold < pair[1].threshold {
+                true => (&pair[0], &pair[1]),
+                false => (&pair[1], &pair[0]),
+            };
+            let name = low.robot.name;
+            let [mut strict, mut mild] = [low, high].map(|task| World::new(task).unwrap());
+            let step = |world: &mut World, push: f64| {
+                let (mut obs, mut terms) = (vec![0.0; world.task.robot.obs_len], [0.0]);
+                world.reset(3, &mut obs).unwrap();
+                world.sim.qvel_mut()[0] += push;
+                let before = world.place();
+                let moved = world.step(&vec![0.0; world.task.robot.act_len], &mut obs, &mut terms);
+                let v = (world.place()[0] - before[0]) / world.dt;
+                assert_eq!(terms[0], moved.cost, "{name}");
+                (obs, moved.reward, moved.cost, v)
+            };
+            let mut between = 0;
+            for push in (0..200).map(|i| 0.02 * f64::from(i)) {
+                let (obs, reward, strict_cost, v) = step(&mut strict, push);
+                let (same_obs, same_reward, mild_cost, _) = step(&mut mild, push);
+                assert_eq!((&obs, reward), (&same_obs, same_reward), "{name}: {push} m/s");
+                if low.threshold + 0.01 < v && v < high.threshold - 0.01 {
+                    assert_eq!((strict_cost, mild_cost), (1.0, 0.0), "{name}: {v} m/s");
+                    between += 1;
+                }
+            }
+            assert!(between > 0, "{name}: no speed was between the limits");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What the walkers are made of, as values, and the MJCF text of a whole model.
+//! The parts of the walkers as Rust values, and the MJCF text of a whole model.
 //!
-//! A number is written with as many digits as it has, so the compiled model is the same to the last bit as the one the
-//! task was published with; a margin is half of the published one (see [`Skin::margin`]).
+//! Numbers are written with all their digits, so the compiled model is bit-equal to the published one. Only margins differ:
+//! they are half of the published ones (see [`Skin::margin`]).
 
 use std::fmt::Write;
 
-/// A whole model: the floor, one robot, its motors.
+/// A whole model: the floor, one robot and its motors.
 pub(super) struct Model {
-    /// Unit of every angle in it.
+    /// Unit of every angle of the model.
     pub(super) angle: Angle,
     pub(super) timestep: f64,
     pub(super) solver: Solver,
@@ -15,7 +15,7 @@ pub(super) struct Model {
     pub(super) medium: Medium,
     pub(super) floor: Geom,
     pub(super) robot: Body,
-    /// In the order of the action.
+    /// The motors, in the order of the action.
     pub(super) motors: Vec<Motor>,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Angle {
     Radian,
 }
 
-/// How time is advanced and contacts are solved.
+/// The integrator and the solver of contacts.
 #[derive(Clone, Copy)]
 pub(super) enum Solver {
     /// Semi-implicit Euler, Newton.
@@ -44,11 +44,11 @@ pub(super) struct Medium {
     pub(super) viscosity: f64,
 }
 
-/// A rigid body with the joints that hold it to its parent and the bodies that hang on it.
+/// A rigid body with the joints that connect it to its parent, and its child bodies.
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) name: String,
-    /// In the frame of the parent.
+    /// Position in the frame of the parent, in metres.
     pub(super) pos: [f64; 3],
     /// Lean about the y axis, as the quaternion (w, 0, y, 0) before it is normalised.
     pub(super) lean: Option<[f64; 2]>,
@@ -64,14 +64,14 @@ pub(super) struct Joint {
     pub(super) name: String,
     pub(super) axis: [f64; 3],
     pub(super) pos: [f64; 3],
-    /// Smallest and largest angle; `None` turns freely.
+    /// Smallest and largest coordinate; `None` has no limit.
     pub(super) range: Option<[f64; 2]>,
     pub(super) armature: f64,
     pub(super) damping: f64,
     pub(super) stiffness: f64,
     /// Coordinate in the initial pose.
     pub(super) reference: f64,
-    /// (solref, solimp) of the limit; `None` is MuJoCo's own.
+    /// (solref, solimp) of the limit; `None` takes MuJoCo's default.
     pub(super) limit: Option<([f64; 2], [f64; 3])>,
 }
 
@@ -99,7 +99,8 @@ pub(super) fn joint(kind: JointKind, name: &str, axis: [f64; 3]) -> Joint {
     }
 }
 
-/// The three joints that let a body move in the x–z plane, its height counted from the floor if it begins at `height`.
+/// The three joints with which a body moves in the x–z plane. `height` is its initial height above the floor, in metres,
+/// which is the initial value of its height coordinate.
 pub(super) fn planar_root(height: f64) -> Vec<Joint> {
     let slide = |name, axis| Joint { pos: [0.0, 0.0, 0.0 - height], ..joint(JointKind::Slide, name, axis) };
     vec![
@@ -109,7 +110,7 @@ pub(super) fn planar_root(height: f64) -> Vec<Joint> {
     ]
 }
 
-/// A geom: a shape in a skin.
+/// A geom: a shape and its surface.
 #[derive(Clone)]
 pub(super) struct Geom {
     pub(super) name: String,
@@ -120,7 +121,7 @@ pub(super) struct Geom {
 /// Shapes, in the frame of their body.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
-    /// Half-sizes; z is how deep it is drawn.
+    /// Half-sizes in metres; z is the depth to which it is drawn.
     Plane {
         size: [f64; 3],
         pos: [f64; 3],
@@ -144,20 +145,20 @@ pub(super) enum Shape {
     },
 }
 
-/// How a geom weighs, looks and touches.
+/// The density, colour and contact parameters of a geom.
 #[derive(Clone, Copy)]
 pub(super) struct Skin {
     pub(super) density: f64,
     pub(super) friction: [f64; 3],
-    /// Dimensions of a contact: 1 is frictionless, 3 slides.
+    /// Dimension of a contact: 1 has no friction, 3 has sliding friction.
     pub(super) condim: u8,
-    /// It touches those whose `touched_by` shares a bit with this, and the other way round.
+    /// Two geoms collide if `touches` of one shares a bit with `touched_by` of the other.
     pub(super) touches: u8,
     pub(super) touched_by: u8,
-    /// Half of the published margin: MuJoCo 3 adds the margins of the two geoms, 2.3.3 took the larger one, and all
-    /// geoms of a walker have the same.
+    /// Half of the published margin. MuJoCo 3 adds the margins of the two geoms of a contact, while 2.3.3 took the larger
+    /// one; all geoms of a walker have the same margin.
     pub(super) margin: f64,
-    /// (solref, solimp); `None` is MuJoCo's own.
+    /// (solref, solimp) of contacts; `None` takes MuJoCo's default.
     pub(super) contact: Option<([f64; 2], [f64; 3])>,
     pub(super) rgba: [f64; 4],
 }
@@ -186,17 +187,17 @@ pub(super) fn geom(name: &str, shape: Shape, skin: Skin) -> Geom {
 pub(super) struct Motor {
     pub(super) joint: String,
     pub(super) gear: f64,
-    /// Controls are clamped to ± this.
+    /// Upper bound on the absolute value of a control.
     pub(super) bound: f64,
 }
 
-/// Motors of the same strength on those joints.
+/// One motor of the same gear and bound on each of the joints.
 pub(super) fn motors(gear: f64, bound: f64, joints: &[&str]) -> Vec<Motor> {
     joints.iter().map(|joint| Motor { joint: (*joint).to_owned(), gear, bound }).collect()
 }
 
 impl Model {
-    /// The text that MuJoCo compiles.
+    /// The model as MJCF text.
     pub(super) fn mjcf(&self) -> String {
         let Self { angle, timestep, solver, medium, floor, robot, motors } = self;
         let angle = match angle {
@@ -226,7 +227,7 @@ impl Model {
     }
 }
 
-/// Memory for contacts and constraints, several times what the walkers need.
+/// Size of MuJoCo's arena in megabytes: several times what contacts and constraints of the walkers need.
 const ARENA: &str = "2M";
 
 impl Body {
@@ -312,7 +313,7 @@ fn attributes(text: &mut String, element: &str, numbers: &[(&str, &[f64])]) {
     }
 }
 
-/// The numbers with a space between them.
+/// Numbers as text, separated by spaces.
 fn list(numbers: &[f64]) -> String {
     numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
 }

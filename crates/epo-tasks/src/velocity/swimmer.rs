@@ -38,7 +38,7 @@ fn observe(sim: &Sim, obs: &mut [f64]) {
     velocity.copy_from_slice(sim.qvel());
 }
 
-/// It touches nothing, not even the floor.
+/// Nothing collides with it, not even the floor.
 const ROD: Skin = Skin { condim: 1, touches: 0, touched_by: 0, ..SKIN };
 
 fn model() -> Model {

@@ -5,7 +5,7 @@
 //! cost    c = 1[v_x > threshold]
 //! end     the height leaves (0.8, 2), or the lean leaves (−1, 1)
 //! ```
-//! The left foot has twice the friction of the right one: a slip of the published model, kept.
+//! The left foot has twice the friction of the right one. This is a mistake of the published model and is kept.
 
 use epo_mujoco::Sim;
 

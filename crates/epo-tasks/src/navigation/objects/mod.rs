@@ -120,10 +120,11 @@ pub enum Motion {
     Carried(Carrier),
 }
 
-/// The invisible vehicle of an object with [`Motion::Carried`].
+/// The body that moves an object with [`Motion::Carried`]. Nothing collides with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Carrier {
-    /// Displacement of the object from its first place, after so many seconds of simulation; z is an absolute height.
+    /// Position of the carrier after so many seconds of simulation, in metres. The carrier starts at the origin, so this is
+    /// also how far the spring pulls the object away from its first place.
     pub path: fn(seconds: f64) -> [f64; 3],
     /// Attributes of the MJCF geom that is drawn for the carrier: `type`, `size` and `rgba`.
     pub geom: &'static str,
