@@ -1,7 +1,8 @@
-//! Fetches the MuJoCo C library once and tells the linker where it is.
+//! Finds MuJoCo, or fetches it, and compiles `src/shim.c` against its headers.
 //!
-//! The library is taken from MuJoCo's own Python wheel, because a package index is reachable from more machines
-//! than a release page. `pip` checks the hash. `MUJOCO_LIB_DIR` names an existing installation instead.
+//! Library and headers are taken from MuJoCo's own Python wheel, because a package index is reachable from more machines
+//! than a release page. `pip` checks the hash. `MUJOCO_LIB_DIR` names an existing installation instead. The library is
+//! not linked: the program opens it when it runs (`src/library.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,15 +14,17 @@ const WHEEL_SHA256: &str = "42371356efe53a5f5f73ed03fcb967bdf04048017f80e2fca01e
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/shim.c");
     println!("cargo::rerun-if-env-changed=MUJOCO_LIB_DIR");
     let lib_dir = match env::var_os("MUJOCO_LIB_DIR") {
         Some(dir) => installed(Path::new(&dir)),
         None => fetched(),
     };
-    match lib_dir {
-        Ok(dir) => {
-            println!("cargo::rustc-link-search=native={}", dir.display());
-            println!("cargo::metadata=LIB_DIR={}", dir.display());
+    match lib_dir.and_then(|dir| Ok((headers(&dir)?, dir))) {
+        Ok((headers, dir)) => {
+            println!("cargo::rustc-env=EPO_MUJOCO_DIR={}", dir.display());
+            println!("cargo::rustc-env=EPO_MUJOCO_NAME={LIBRARY}");
+            cc::Build::new().file("src/shim.c").include(headers).std("gnu11").compile("epo_mujoco_shim");
         }
         Err(reason) => {
             for line in reason.lines() {
@@ -29,6 +32,19 @@ fn main() {
             }
         }
     }
+}
+
+/// The folder of the headers that belong to a library: `include` in the same folder (a wheel) or beside it (a release).
+fn headers(lib_dir: &Path) -> Result<PathBuf, String> {
+    let places = [lib_dir.join("include"), lib_dir.join("../include")];
+    let found = places.iter().find(|dir| dir.join("mujoco/mujoco.h").is_file());
+    found.cloned().ok_or_else(|| {
+        format!(
+            "The headers of MuJoCo {VERSION} are neither in {} nor in {}.",
+            places[0].display(),
+            places[1].display()
+        )
+    })
 }
 
 /// The folder that the user named, if it holds the version that the bindings are made for.
@@ -44,10 +60,10 @@ fn installed(dir: &Path) -> Result<PathBuf, String> {
     ))
 }
 
-/// Downloads the wheel into this crate's build folder and unpacks the library.
+/// Downloads the wheel into this crate's build folder and unpacks the library and the headers.
 fn fetched() -> Result<PathBuf, String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    let lib_dir = out.join(format!("mujoco-{VERSION}"));
+    let lib_dir = out.join(format!("mujoco-{VERSION}-with-headers"));
     if lib_dir.join(LIBRARY).is_file() {
         return Ok(lib_dir);
     }
@@ -76,10 +92,15 @@ fn fetched() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("pip left no wheel in {}", wheels.display()))?;
     python("-m zipfile -e", &[&wheel, &wheels])?;
 
-    // the rename comes last: a library that is there is a whole one
-    let partial = out.join("partial");
-    fs::create_dir_all(&partial).map_err(io)?;
+    // the rename comes last: a folder that is there is complete
+    let (partial, include) = (out.join("partial"), "include/mujoco");
+    fs::create_dir_all(partial.join(include)).map_err(io)?;
     fs::copy(wheels.join("mujoco").join(LIBRARY), partial.join(LIBRARY)).map_err(io)?;
+    for header in fs::read_dir(wheels.join("mujoco").join(include)).map_err(io)?.filter_map(Result::ok) {
+        if header.path().is_file() {
+            fs::copy(header.path(), partial.join(include).join(header.file_name())).map_err(io)?;
+        }
+    }
     fs::rename(&partial, &lib_dir).map_err(io)?;
     fs::remove_dir_all(&wheels).map_err(io)?;
     Ok(lib_dir)

@@ -1,78 +1,77 @@
-//! What is trained: a policy, a reward critic and the cost critics that the algorithm asks for, with their
-//! optimisers.
+//! The agent that is trained: a policy, a reward critic, and the cost critics of the algorithm, each with its optimiser.
 
 use std::collections::BTreeMap;
 
 use epo_core::{ActionSpace, Purpose, Stream};
 use epo_nn::{Adam, Mlp, Policy};
 
-/// What a cost critic estimates, and how its advantage is taken.
+/// The quantity that a cost critic estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostStream {
-    /// `V`: expected discounted cost.
+    /// The expected discounted cost `V`.
     Value,
-    /// `u` with `V_F = u²` (EPO's far critic): `√V_F = |u|` is compared with the same, linear, targets.
+    /// `u` with `V_F = u²` (the far critic of EPO). `√V_F = |u|` is trained towards the same targets as `V`.
     Root,
-    /// Variance of the discounted cost return, from the first stream's `V` (EPO's released code).
+    /// The variance of the discounted cost return, computed from `V` of the first stream (EPO's released code).
     Variance,
 }
 
 /// A value network with its optimiser.
 #[derive(Clone, Debug)]
 pub struct Critic {
-    /// One output.
+    /// Network with one output.
     pub net: Mlp,
-    /// Its moments.
+    /// Optimiser.
     pub adam: Adam,
 }
 
-/// Policy and critics.
+/// Policy and critics with their optimisers.
 #[derive(Clone, Debug)]
 pub struct Agent {
     /// The policy.
     pub policy: Policy,
-    /// The policy's moments.
+    /// Optimiser of the policy.
     pub policy_adam: Adam,
-    /// Value of the reward.
+    /// Critic of the reward.
     pub critic_r: Critic,
     /// Cost critics, in the order of the algorithm's streams.
     pub critics_c: Vec<Critic>,
-    /// What each cost critic estimates.
+    /// Quantity that each cost critic estimates.
     pub streams: Vec<CostStream>,
 }
 
 /// A tensor of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor<'a> {
-    /// `policy.0.weight`, `critic_r.adam.m`, …
+    /// Name, such as `policy.0.weight` or `critic_r.adam.m`.
     pub name: String,
-    /// Its sizes.
+    /// Length of each dimension.
     pub shape: Vec<usize>,
-    /// Its numbers.
+    /// Entries in row-major order.
     pub data: &'a [f32],
 }
 
-/// A checkpoint lacks something, or has it in another size.
+/// A checkpoint lacks a tensor or has it in another size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// Not there.
+    /// A tensor or a counter is missing.
     #[error("the checkpoint has no {0}")]
     Missing(String),
-    /// Another number of entries.
+    /// A tensor has another number of entries.
     #[error("{name} has {got} entries in the checkpoint, the agent needs {want}")]
     Size {
-        /// Which tensor.
+        /// Name of the tensor.
         name: String,
-        /// In the checkpoint.
+        /// Number of entries in the checkpoint.
         got: usize,
-        /// In the agent.
+        /// Number of entries in the agent.
         want: usize,
     },
 }
 
 impl Agent {
-    /// A fresh agent. Each network draws from a stream of its own, so the policy of a seed is the same for
-    /// every algorithm.
+    /// A new agent. Each network is initialised from a random stream of its own, so a seed gives the same policy for every
+    /// algorithm.
     pub fn new(
         obs_len: usize,
         action: &ActionSpace,
@@ -96,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// Names of the networks, in order, with their parts.
+    /// Name, tensors, parameters and optimiser of each network, in order.
     fn parts(&self) -> Vec<(String, Vec<epo_nn::Tensor>, &[f32], &Adam)> {
         let critics = [("critic_r".to_owned(), &self.critic_r)].into_iter();
         let critics =
@@ -108,7 +107,7 @@ impl Agent {
             .collect()
     }
 
-    /// Every tensor that a checkpoint needs: parameters layer by layer, and both moments of every optimiser.
+    /// Every tensor of a checkpoint: the parameters layer by layer, and both moments of every optimiser.
     pub fn tensors(&self) -> Vec<NamedTensor<'_>> {
         let mut out = Vec::new();
         for (net, tensors, params, adam) in self.parts() {
@@ -126,13 +125,12 @@ impl Agent {
         out
     }
 
-    /// Steps that each optimiser has made, by name: with the tensors, the agent's whole state.
+    /// Number of steps of each optimiser, by name. Tensors and counters together are the whole state of the agent.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         self.parts().into_iter().map(|(net, _, _, adam)| (format!("{net}.adam.t"), adam.t())).collect()
     }
 
-    /// Takes back what [`tensors`](Self::tensors) and [`counters`](Self::counters) gave. On an error nothing
-    /// has changed.
+    /// Restores what [`tensors`](Self::tensors) and [`counters`](Self::counters) returned. On an error nothing changes.
     pub fn load<'a>(
         &mut self,
         tensor: impl Fn(&str) -> Option<&'a [f32]>,
@@ -153,7 +151,7 @@ impl Agent {
     }
 }
 
-/// One tensor of the right size.
+/// Finds a tensor and checks its size.
 fn fetch<'a>(
     tensor: impl Fn(&str) -> Option<&'a [f32]>,
     name: String,
@@ -166,7 +164,7 @@ fn fetch<'a>(
     }
 }
 
-/// Flat parameters of a network.
+/// Reads the parameters of a network as one vector.
 fn read<'a>(
     tensor: &impl Fn(&str) -> Option<&'a [f32]>,
     net: &str,

@@ -1,4 +1,4 @@
-//! APPO: PPO with the augmented Lagrangian; the quadratic term damps the multiplier's swing.
+//! APPO: PPO with an augmented Lagrangian. The quadratic term damps the oscillation of the multiplier.
 //!
 //! ```text
 //! f = max(0, λ + σ (J_c − d))
@@ -10,46 +10,77 @@
 //! paper compared); the authors step the actor on the full batch and anneal the standard deviation from 0.5
 //! to 0.01. Their growth of σ exists but is never called; it is left out.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::{check_clip, not_negative};
 use crate::objective::{from_state, to_state};
-use crate::report::{COST_WEIGHT, LAMBDA};
-use crate::{CostClip, Minibatch, Multiplier, Objective, RestoreError, add_cost_gradient, clipped_surrogate};
+use crate::report::{COST_WEIGHT, KL, LAMBDA};
+use crate::{
+    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Multiplier, Objective,
+    RestoreError, UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate,
+};
 
-/// Parameters of APPO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AppoParams {
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-    /// λ at the start. 0.001.
-    pub lambda_init: f64,
-    /// η, learning rate of λ's Adam. 0.2, the authors'.
-    pub lambda_lr: f64,
-    /// σ, weight of the quadratic term. 0.1.
-    pub sigma: f64,
-}
-
-impl Default for AppoParams {
-    fn default() -> Self {
-        Self { clip: 0.2, lambda_init: 0.001, lambda_lr: 0.2, sigma: 0.1 }
+epo_core::parameters! {
+    /// Parameters of APPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct AppoParams {
+        /// Half-width ε of the clip of the probability ratio.
+        pub clip: f64 = 0.2,
+        /// Multiplier λ at the start.
+        pub lambda_init: f64 = 0.001,
+        /// Learning rate η of the Adam that moves λ, as in the authors' code.
+        pub lambda_lr: f64 = 0.2,
+        /// Weight σ of the quadratic term. A larger weight damps the oscillation of the multiplier.
+        pub sigma: f64 = 0.1,
     }
 }
 
-/// APPO with its multiplier.
+impl AlgoSpec for AppoParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "appo",
+        label: "APPO",
+        folder: "APPO",
+        summary: "PPO with an augmented Lagrangian (Dai et al. 2023)",
+        headlines: &[("λ", LAMBDA), ("KL", KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        not_negative(&[
+            ("algo.lambda_init", self.lambda_init),
+            ("algo.lambda_lr", self.lambda_lr),
+            ("algo.sigma", self.sigma),
+        ])
+    }
+
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(Appo::new(self.clone())))
+    }
+}
+
+/// The objective of APPO with its multiplier.
 #[derive(Clone, Debug)]
 pub struct Appo {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: AppoParams,
     dual: Multiplier,
-    /// f of this epoch.
+    /// Weight f of the cost in this epoch.
     factor: f64,
 }
 
 impl Appo {
-    /// At the start of training.
+    /// The objective at the start of training.
     pub fn new(params: AppoParams) -> Self {
         let dual = Multiplier::new(params.lambda_init);
         Self { factor: dual.lambda, dual, params }
@@ -75,7 +106,7 @@ impl Objective for Appo {
     }
 
     fn state(&self) -> Value {
-        to_state(&self.dual) // the factor is computed anew by `begin`
+        to_state(&self.dual) // `begin` computes the factor again
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {

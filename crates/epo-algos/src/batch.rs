@@ -1,35 +1,41 @@
-//! Samples of an epoch: what was collected ([`Rollout`]) and what was estimated from it ([`Batch`]).
+//! The samples of an epoch: the [`Rollout`] that was collected, and the [`Batch`] that is estimated from it.
+//!
+//! ```text
+//! Rollout ──Estimator::estimate──▶ Batch
+//! ```
+//! A [`Batch`] comes from [`Estimator::estimate`] only, so an update never sees samples without advantages.
 
 use epo_core::{Outcome, Step};
 use epo_nn::{Mlp, Workspace};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::config::require;
 use crate::{Agent, CostStream, UpdateError, gae};
 
 /// Steps of `n_envs` environments, environment by environment: index `i = env · n_steps + t`.
 ///
-/// Observations are normalised as they were when acted on. The buffers are reused from epoch to epoch.
+/// Observations are normalised as they were when the policy acted. The buffers are reused from epoch to epoch.
 #[derive(Clone, Debug)]
 pub struct Rollout {
     n_envs: usize,
     n_steps: usize,
     obs_len: usize,
     act_len: usize,
-    /// `[N][T][obs]`, acted on.
+    /// Observations that the policy acted on, `[N][T][obs]`.
     pub obs: Vec<f32>,
-    /// `[N][T][act]`, as sampled.
+    /// Actions as sampled, `[N][T][act]`.
     pub action: Vec<f32>,
-    /// `[N][T]`, `ln π` of the policy that acted.
+    /// `ln π` of the policy that acted, `[N][T]`.
     pub logp: Vec<f64>,
-    /// `[N][T]`.
+    /// Rewards, `[N][T]`.
     pub reward: Vec<f64>,
-    /// `[N][T]`.
+    /// Costs, `[N][T]`.
     pub cost: Vec<f64>,
-    /// `[N][T]`.
+    /// Outcomes of the steps, `[N][T]`.
     pub outcome: Vec<Outcome>,
-    /// Per environment, rows `[ends][obs]`: the true next observation of each step that ended an episode, and
-    /// of the last step.
+    /// Per environment, rows `[ends][obs]`: the true next observation of each step that ended an episode, and of the
+    /// last step.
     end_obs: Vec<Vec<f32>>,
 }
 
@@ -49,25 +55,39 @@ pub struct Lane<'a> {
 }
 
 impl Rollout {
-    /// Room for `n_envs · n_steps` steps.
+    /// An empty rollout with room for `n_envs · n_steps` steps.
     pub fn new(n_envs: usize, n_steps: usize, obs_len: usize, act_len: usize) -> Self {
-        let n = n_envs * n_steps;
-        Self {
+        let mut rollout = Self {
             n_envs,
-            n_steps,
+            n_steps: 0,
             obs_len,
             act_len,
-            obs: vec![0.0; n * obs_len],
-            action: vec![0.0; n * act_len],
-            logp: vec![0.0; n],
-            reward: vec![0.0; n],
-            cost: vec![0.0; n],
-            outcome: vec![Outcome::Running; n],
+            obs: Vec::new(),
+            action: Vec::new(),
+            logp: Vec::new(),
+            reward: Vec::new(),
+            cost: Vec::new(),
+            outcome: Vec::new(),
             end_obs: vec![Vec::new(); n_envs],
-        }
+        };
+        rollout.set_steps(n_steps);
+        rollout
     }
 
-    /// Number of steps in all.
+    /// Changes the number of steps of each environment. The steps in the rollout lose their meaning; nothing is
+    /// allocated unless the rollout grows.
+    pub fn set_steps(&mut self, n_steps: usize) {
+        let n = self.n_envs * n_steps;
+        self.n_steps = n_steps;
+        self.obs.resize(n * self.obs_len, 0.0);
+        self.action.resize(n * self.act_len, 0.0);
+        self.logp.resize(n, 0.0);
+        self.reward.resize(n, 0.0);
+        self.cost.resize(n, 0.0);
+        self.outcome.resize(n, Outcome::Running);
+    }
+
+    /// Number of steps of all environments together.
     pub fn len(&self) -> usize {
         self.logp.len()
     }
@@ -94,12 +114,12 @@ impl Rollout {
 }
 
 impl Lane<'_> {
-    /// Steps still to be filled.
+    /// Number of steps that are still to be filled.
     pub fn remaining(&self) -> usize {
         self.logp.len() - self.t
     }
 
-    /// Adds a step: the observation acted on, the action, its `ln π`, and what the environment returned.
+    /// Adds a step: the observation that the policy acted on, the action, its `ln π`, and the result.
     ///
     /// # Panics
     /// If the lane is full, or a slice has the wrong length.
@@ -112,71 +132,80 @@ impl Lane<'_> {
         self.t += 1;
     }
 
-    /// Adds the observation that the step just pushed led to. To be called exactly after a step that ended
-    /// its episode (with the final observation, not the first of the next episode) and after the last step of
-    /// the lane.
+    /// Adds the observation that the last pushed step led to.
+    ///
+    /// Call it exactly after a step that ended its episode (with the final observation, not the first one of the next
+    /// episode) and after the last step of the lane.
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
     }
 }
 
-/// Discounts and traces.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Discount {
-    /// γ of the reward. 0.99.
-    pub gamma: f64,
-    /// λ of the reward's advantage estimate. 0.95.
-    pub lambda: f64,
-    /// γ of the cost. 0.99.
-    pub gamma_c: f64,
-    /// λ of the cost's advantage estimate. 0.95.
-    pub lambda_c: f64,
-}
-
-impl Default for Discount {
-    fn default() -> Self {
-        Self { gamma: 0.99, lambda: 0.95, gamma_c: 0.99, lambda_c: 0.95 }
+epo_core::parameters! {
+    /// Discounts and GAE factors.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Discount {
+        /// Discount γ of the reward, at least 0 and below 1.
+        pub gamma: f64 = 0.99,
+        /// Factor λ of the generalised advantage estimate of the reward, from 0 to 1. A smaller λ has less variance
+        /// and more bias.
+        pub lambda: f64 = 0.95,
+        /// Discount γ of the cost, at least 0 and below 1.
+        pub gamma_c: f64 = 0.99,
+        /// Factor λ of the generalised advantage estimate of the cost, from 0 to 1.
+        pub lambda_c: f64 = 0.95,
     }
 }
 
-/// One stream of values: advantages and targets of one critic, `[N][T]`.
+impl Discount {
+    /// Refuses a discount outside [0, 1) or a factor λ outside [0, 1]. The algorithms divide by 1 − γ, so γ = 1 is
+    /// refused.
+    ///
+    /// # Errors
+    /// The error names the key.
+    pub fn check(&self) -> Result<(), UpdateError> {
+        let discounts = [("train.gamma", self.gamma), ("train.gamma_c", self.gamma_c)];
+        require(&discounts, |v| (0.0..1.0).contains(&v), "must be at least 0 and below 1")?;
+        let traces = [("train.lambda", self.lambda), ("train.lambda_c", self.lambda_c)];
+        require(&traces, |v| (0.0..=1.0).contains(&v), "must be from 0 to 1")
+    }
+}
+
+/// The values and targets of one critic at every step, `[N][T]`.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
-    /// The critic at each step's observation.
+    /// Output of the critic at the observation of each step.
     pub value: Vec<f64>,
-    /// What the critic is trained towards.
+    /// Target that the critic is trained towards.
     pub target: Vec<f64>,
     next_value: Vec<f64>,
     out: Vec<f32>,
     ws: Option<Workspace>,
 }
 
-/// A rollout with its advantages: what an update learns from.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// What was collected.
-    pub rollout: Rollout,
+/// A rollout with its advantages and targets: the data of an update.
+///
+/// Only [`Estimator::estimate`] makes one.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Batch<'a> {
+    /// The steps that were collected.
+    pub rollout: &'a Rollout,
     /// Reward advantages, standardised.
-    pub adv_r: Vec<f64>,
-    /// Cost advantages, centred, one per stream of the agent.
-    pub adv_c: Vec<Vec<f64>>,
-    /// Reward values and targets.
-    pub reward: Estimate,
-    /// Cost values and targets, one per stream.
-    pub costs: Vec<Estimate>,
+    pub adv_r: &'a [f64],
+    /// Cost advantages, centred; one vector per cost stream of the agent.
+    pub adv_c: &'a [Vec<f64>],
+    /// Values and targets of the reward critic.
+    pub reward: &'a Estimate,
+    /// Values and targets of the cost critics, one per stream.
+    pub costs: &'a [Estimate],
     /// Mean reward advantage before it was standardised.
     pub adv_mean: f64,
 }
 
-impl Batch {
-    /// Around a rollout; nothing is estimated yet.
-    pub fn new(rollout: Rollout) -> Self {
-        let reward = Estimate::default();
-        Self { rollout, adv_r: Vec::new(), adv_c: Vec::new(), reward, costs: Vec::new(), adv_mean: 0.0 }
-    }
-
+impl Batch<'_> {
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.rollout.len()
@@ -186,19 +215,36 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.rollout.is_empty()
     }
+}
 
+/// Turns rollouts into batches. It owns the buffers of the estimates, which are reused from epoch to epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Estimator {
+    adv_r: Vec<f64>,
+    adv_c: Vec<Vec<f64>>,
+    reward: Estimate,
+    costs: Vec<Estimate>,
+    excess: Vec<f64>,
+}
+
+impl Estimator {
     /// Evaluates the critics in bulk and estimates every advantage and target.
     ///
-    /// The reward advantage is standardised, `(A − mean) / (std + 1e-8)`: without variance it is 0
-    /// everywhere. Cost advantages are centred only, as their scale has a meaning against the limit.
+    /// The reward advantage is standardised, `(A − mean) / (std + 1e-8)`, so it is 0 everywhere if it has no variance.
+    /// Cost advantages are centred only, because their scale has a meaning against the limit.
     ///
     /// # Errors
-    /// If an advantage or target is not finite: which, and at which sample.
+    /// If an advantage is not finite: which one, and at which sample.
     ///
     /// # Panics
     /// If the rollout was not filled as [`Lane`] asks.
-    pub fn estimate(&mut self, agent: &Agent, discount: &Discount) -> Result<(), UpdateError> {
-        let Self { rollout, adv_r, adv_c, reward, costs, adv_mean } = self;
+    pub fn estimate<'a>(
+        &'a mut self,
+        rollout: &'a Rollout,
+        agent: &Agent,
+        discount: &Discount,
+    ) -> Result<Batch<'a>, UpdateError> {
+        let Self { adv_r, adv_c, reward, costs, excess } = self;
         costs.resize_with(agent.streams.len(), Estimate::default);
         adv_c.resize_with(agent.streams.len(), Vec::new);
 
@@ -220,8 +266,8 @@ impl Batch {
                     rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv);
                 }
                 CostStream::Variance => {
-                    let excess = variance_reward(rollout, &first[0], gamma_c);
-                    rest[0].advantages(rollout, &excess, gamma_c * gamma_c, lambda_c * lambda_c, adv);
+                    variance_reward(rollout, &first[0], gamma_c, excess);
+                    rest[0].advantages(rollout, excess, gamma_c * gamma_c, lambda_c * lambda_c, adv);
                     rest[0].target.iter_mut().for_each(|t| *t = t.max(0.0));
                 }
             }
@@ -229,18 +275,18 @@ impl Batch {
         }
         UpdateError::check("reward advantage", adv_r)?;
 
-        *adv_mean = mean(adv_r);
+        let adv_mean = mean(adv_r);
         standardise(adv_r);
-        for adv in adv_c {
+        for adv in &mut *adv_c {
             let m = mean(adv);
             adv.iter_mut().for_each(|a| *a -= m);
         }
-        Ok(())
+        Ok(Batch { rollout, adv_r, adv_c, reward, costs, adv_mean })
     }
 }
 
 impl Estimate {
-    /// Fills `value` and `next_value`. With `root`, the value is `|u|`.
+    /// Fills `value` and `next_value`. With `root`, the value is `|u|` of the output `u`.
     fn evaluate(&mut self, net: &Mlp, rollout: &Rollout, root: bool) {
         let read = |v: f32| if root { f64::from(v).abs() } else { f64::from(v) };
         let n = rollout.len();
@@ -291,15 +337,14 @@ impl Estimate {
     }
 }
 
-/// `(c + γV')² − V²`: the "reward" whose value at discount γ² is the variance of the cost return (Sobel 1982).
-fn variance_reward(rollout: &Rollout, value: &Estimate, gamma: f64) -> Vec<f64> {
-    (0..rollout.len())
-        .map(|i| {
-            let future =
-                if rollout.outcome[i] == Outcome::Terminated { 0.0 } else { gamma * value.next_value[i] };
-            (rollout.cost[i] + future).powi(2) - value.value[i].powi(2)
-        })
-        .collect()
+/// Writes `(c + γV')² − V²`: the "reward" whose value at discount γ² is the variance of the cost return (Sobel 1982).
+fn variance_reward(rollout: &Rollout, value: &Estimate, gamma: f64, out: &mut Vec<f64>) {
+    out.clear();
+    out.extend((0..rollout.len()).map(|i| {
+        let future =
+            if rollout.outcome[i] == Outcome::Terminated { 0.0 } else { gamma * value.next_value[i] };
+        (rollout.cost[i] + future).powi(2) - value.value[i].powi(2)
+    }));
 }
 
 pub(crate) fn mean(x: &[f64]) -> f64 {
@@ -331,7 +376,7 @@ mod tests {
 
     /// One environment: rows of (observation, reward, cost, outcome, the true next observation where it is
     /// needed).
-    fn batch(rows: &[(f32, f64, f64, Outcome, Option<f32>)]) -> Batch {
+    fn rollout(rows: &[(f32, f64, f64, Outcome, Option<f32>)]) -> Rollout {
         let mut rollout = Rollout::new(1, rows.len(), 1, 1);
         let mut lane = rollout.lanes().remove(0);
         for &(obs, reward, cost, outcome, end) in rows {
@@ -341,7 +386,7 @@ mod tests {
             }
         }
         assert_eq!(lane.remaining(), 0);
-        Batch::new(rollout)
+        rollout
     }
 
     #[test]
@@ -353,12 +398,12 @@ mod tests {
             (30.0, 1.0, 0.0, Terminated, Some(1e6)),
             (40.0, 1.0, 0.0, Running, Some(50.0)), // cut: the observation after the last step
         ];
-        let mut batch = batch(&rows);
+        let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
-        batch.estimate(&agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
+        let batch = estimator.estimate(&rollout, &agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
         assert_eq!(batch.reward.target, [11.0, 14.0, 1.0, 26.0]);
         assert_eq!(batch.adv_mean, (1.0 - 6.0 - 29.0 - 14.0) / 4.0);
-        let (m, v) = (mean(&batch.adv_r), mean(&batch.adv_r.iter().map(|a| a * a).collect::<Vec<_>>()));
+        let (m, v) = (mean(batch.adv_r), mean(&batch.adv_r.iter().map(|a| a * a).collect::<Vec<_>>()));
         assert!(m.abs() < 1e-12 && (v - 1.0).abs() < 1e-6, "standardised: {m} {v}");
     }
 
@@ -370,11 +415,10 @@ mod tests {
         let rows = [(0.0, 0.0, 1.0, Running, None), (0.0, 0.0, 0.0, Running, Some(0.0))];
         let discount = Discount { gamma_c: 0.5, lambda_c: 0.5, ..Discount::default() };
         let streams = [CostStream::Value, CostStream::Variance, CostStream::Root];
-        let mut batch = batch(&rows);
+        let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         // u = −2: the root is |u|
-        batch
-            .estimate(&agent(&streams, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]), &discount)
-            .unwrap();
+        let agent = agent(&streams, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
+        let batch = estimator.estimate(&rollout, &agent, &discount).unwrap();
         assert_eq!(batch.costs[0].target, [1.75, 1.0]);
         assert_eq!(batch.adv_c[0], [0.375, -0.375]);
         assert_eq!(batch.costs[1].target, [0.421_875, 0.0]);
@@ -385,17 +429,60 @@ mod tests {
 
     #[test]
     fn advantages_without_variance_are_zero() {
-        let mut batch =
-            batch(&[(0.0, 2.0, 0.0, Terminated, Some(0.0)), (0.0, 2.0, 0.0, Terminated, Some(0.0))]);
-        batch.estimate(&agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
+        let rollout =
+            rollout(&[(0.0, 2.0, 0.0, Terminated, Some(0.0)), (0.0, 2.0, 0.0, Terminated, Some(0.0))]);
+        let mut estimator = Estimator::default();
+        let batch = estimator.estimate(&rollout, &agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
         assert_eq!(batch.adv_r, [0.0, 0.0]);
     }
 
     #[test]
     fn a_non_finite_reward_is_named_with_its_place() {
-        let mut batch =
-            batch(&[(0.0, 1.0, 0.0, Terminated, Some(0.0)), (0.0, f64::NAN, 0.0, Terminated, Some(0.0))]);
-        let error = batch.estimate(&agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap_err();
+        let rollout =
+            rollout(&[(0.0, 1.0, 0.0, Terminated, Some(0.0)), (0.0, f64::NAN, 0.0, Terminated, Some(0.0))]);
+        let mut estimator = Estimator::default();
+        let agent = agent(&[], [0.0, 0.0], &[]);
+        let error = estimator.estimate(&rollout, &agent, &Discount::default()).unwrap_err();
         assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
+    }
+
+    /// Kills: a shorter rollout that keeps the lanes, or samples, of the longer one.
+    #[test]
+    fn a_shorter_rollout_is_as_if_it_had_been_made_so() {
+        let fill = |rollout: &mut Rollout| {
+            for (env, mut lane) in rollout.lanes().into_iter().enumerate() {
+                while lane.remaining() > 0 {
+                    let x = (10 * env + lane.remaining()) as f32;
+                    let step = Step { reward: f64::from(x), cost: 1.0, outcome: Running };
+                    lane.push(&[x], &[x], 0.5, step);
+                }
+                lane.end(&[7.0]);
+            }
+        };
+        let (mut cut, mut made) = (Rollout::new(2, 5, 1, 1), Rollout::new(2, 3, 1, 1));
+        fill(&mut cut);
+        cut.set_steps(3);
+        fill(&mut cut);
+        fill(&mut made);
+        let agent = agent(&[CostStream::Value], [0.5, 0.1], &[[0.2, 0.3]]);
+        let (mut a, mut b) = (Estimator::default(), Estimator::default());
+        let a = a.estimate(&cut, &agent, &Discount::default()).unwrap();
+        let b = b.estimate(&made, &agent, &Discount::default()).unwrap();
+        assert_eq!((cut.len(), &cut.obs, &cut.reward), (6, &made.obs, &made.reward));
+        assert_eq!((a.adv_r, a.adv_c, &a.reward.target), (b.adv_r, b.adv_c, &b.reward.target));
+    }
+
+    /// Kills: γ = 1, which would make 1/(1 − γ) infinite, and a NaN that fails no comparison.
+    #[test]
+    fn one_rule_for_every_discount() {
+        for bad in [1.0, -0.1, f64::NAN] {
+            let default = Discount::default();
+            for discount in [Discount { gamma: bad, ..default }, Discount { gamma_c: bad, ..default }] {
+                assert!(discount.check().is_err(), "{discount:?}");
+            }
+        }
+        let edge = Discount { gamma: 0.0, lambda: 1.0, gamma_c: 0.0, lambda_c: 0.0 };
+        assert!(edge.check().is_ok());
+        assert!(Discount { lambda: 1.1, ..edge }.check().is_err());
     }
 }

@@ -1,21 +1,125 @@
-//! Which algorithm, with which parameters.
+//! The description of every algorithm, and the list of all of them.
+//!
+//! Each algorithm describes itself in its own file: it implements [`AlgoSpec`] for its parameters. The macro call at the
+//! end of this file is the only list; it writes [`AlgoConfig`] and everything that runs over all algorithms.
 
+use epo_core::{Metric, Parameter, TaskFamily};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, Appo, AppoParams, CostStream, Cpo, CpoParams, Discount, Epo, EpoParams, EpoReleased,
-    FirstOrder, Ipo, IpoParams, Objective, P3o, P3oParams, Ppo, PpoLag, PpoLagParams, PpoParams,
-    UpdateConfig, UpdateError, Variant,
+    Algorithm, AppoParams, CostStream, CpoParams, Discount, EpoParams, EpoReleasedParams, FirstOrder,
+    IpoParams, Objective, P3oParams, PpoLagParams, PpoParams, UpdateConfig, UpdateError,
 };
 
-/// An algorithm and its parameters, tagged by name: `{ name = "epo", mu_init = 10.0 }`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "kebab-case")]
-pub enum AlgoConfig {
+/// What users, reports and records need to know about an algorithm, whatever its parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AlgoInfo {
+    /// Name that users type, such as `ppo-lag`.
+    pub name: &'static str,
+    /// Name in figures and tables, such as `PPO-Lag`.
+    pub label: &'static str,
+    /// Name in the path of a run folder, such as `PPOLag`. It is OmniSafe's name where OmniSafe has the algorithm.
+    pub folder: &'static str,
+    /// Summary in one line.
+    pub summary: &'static str,
+    /// Metrics that a progress line shows, each with its symbol.
+    pub headlines: &'static [(&'static str, Metric)],
+}
+
+/// The description of an algorithm, implemented by its parameters.
+pub trait AlgoSpec: Sized {
+    /// Names, summary and headline metrics.
+    const INFO: AlgoInfo;
+
+    /// The default parameters for a family of tasks (the preset).
+    fn preset(family: TaskFamily) -> Self;
+
+    /// The cost critics that these parameters ask for, in the order of [`crate::Minibatch::adv_c`].
+    fn streams(&self) -> &'static [CostStream];
+
+    /// Refuses a parameter that makes no sense.
+    ///
+    /// # Errors
+    /// The error names the parameter, its value and the rule.
+    fn check(&self) -> Result<(), UpdateError>;
+
+    /// The algorithm at the start of training. `update` and `discount` are the settings that all algorithms share.
+    fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method;
+}
+
+/// How an algorithm updates the agent.
+#[derive(Debug)]
+pub enum Method {
+    /// It minimises an objective in the shared loop, [`FirstOrder`].
+    FirstOrder(Box<dyn Objective>),
+    /// It brings an update of its own.
+    Own(Box<dyn Algorithm>),
+}
+
+/// Writes the list of algorithms, and every function that asks "which one is it?", from one line per algorithm.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $variant:ident($params:ident)),* $(,)?) => {
+        /// An algorithm and its parameters, tagged by name: `{ name = "epo", mu_init = 10.0 }`.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name", rename_all = "kebab-case")]
+        pub enum AlgoConfig {
+            $($(#[$doc])* $variant($params)),*
+        }
+
+        impl AlgoConfig {
+            /// Every algorithm with its default parameters, in the order of legends and tables.
+            pub fn all_defaults() -> Vec<Self> {
+                vec![$(Self::$variant($params::default())),*]
+            }
+
+            /// Names, summary and headline metrics.
+            pub fn info(&self) -> &'static AlgoInfo {
+                match self {
+                    $(Self::$variant(_) => const { &<$params as AlgoSpec>::INFO }),*
+                }
+            }
+
+            /// The same algorithm with its default parameters for a family of tasks.
+            pub fn preset(&self, family: TaskFamily) -> Self {
+                match self {
+                    $(Self::$variant(_) => Self::$variant(<$params as AlgoSpec>::preset(family))),*
+                }
+            }
+
+            /// The algorithm's own parameters with their documentation.
+            pub fn parameters(&self) -> Vec<Parameter> {
+                match self {
+                    $(Self::$variant(_) => $params::parameters()),*
+                }
+            }
+
+            /// The cost critics that it needs, for [`crate::Agent::new`].
+            pub fn streams(&self) -> &'static [CostStream] {
+                match self {
+                    $(Self::$variant(params) => params.streams()),*
+                }
+            }
+
+            fn check_own(&self) -> Result<(), UpdateError> {
+                match self {
+                    $(Self::$variant(params) => params.check()),*
+                }
+            }
+
+            fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method {
+                match self {
+                    $(Self::$variant(params) => params.method(update, discount)),*
+                }
+            }
+        }
+    };
+}
+
+algorithms! {
     /// Exterior Penalty Policy Optimization.
     Epo(EpoParams),
-    /// Proximal policy optimisation; ignores the cost.
-    Ppo(PpoParams),
+    /// Penalised PPO.
+    P3o(P3oParams),
     /// PPO with a Lagrange multiplier.
     PpoLag(PpoLagParams),
     /// Constrained policy optimisation.
@@ -24,80 +128,21 @@ pub enum AlgoConfig {
     Appo(AppoParams),
     /// Interior-point policy optimisation.
     Ipo(IpoParams),
-    /// Penalised PPO.
-    P3o(P3oParams),
+    /// Proximal policy optimisation, which ignores the cost.
+    Ppo(PpoParams),
+    /// EPO as its authors' released code means it.
+    EpoReleased(EpoReleasedParams),
 }
 
 impl AlgoConfig {
-    /// Every algorithm with its defaults, in the order of the documentation.
-    pub fn all_defaults() -> Vec<Self> {
-        vec![
-            Self::Epo(EpoParams::default()),
-            Self::Ppo(PpoParams::default()),
-            Self::PpoLag(PpoLagParams::default()),
-            Self::Cpo(CpoParams::default()),
-            Self::Appo(AppoParams::default()),
-            Self::Ipo(IpoParams::default()),
-            Self::P3o(P3oParams::default()),
-        ]
-    }
-
-    /// The algorithm of this name with its defaults.
+    /// The algorithm of this name with its default parameters.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::all_defaults().into_iter().find(|c| c.name() == name)
+        Self::all_defaults().into_iter().find(|config| config.name() == name)
     }
 
     /// The name that users type.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Epo(_) => "epo",
-            Self::Ppo(_) => "ppo",
-            Self::PpoLag(_) => "ppo-lag",
-            Self::Cpo(_) => "cpo",
-            Self::Appo(_) => "appo",
-            Self::Ipo(_) => "ipo",
-            Self::P3o(_) => "p3o",
-        }
-    }
-
-    /// One line for lists.
-    pub fn summary(&self) -> &'static str {
-        match self {
-            Self::Epo(_) => "exterior penalty with a Penalty Metric Network (Gao et al. 2024)",
-            Self::Ppo(_) => {
-                "proximal policy optimisation; measures the cost and ignores it (Schulman et al. 2017)"
-            }
-            Self::PpoLag(_) => "PPO with a Lagrange multiplier on the cost (Ray et al. 2019)",
-            Self::Cpo(_) => "trust-region step under a linearised constraint (Achiam et al. 2017)",
-            Self::Appo(_) => "PPO with an augmented Lagrangian (Dai et al. 2023)",
-            Self::Ipo(_) => "PPO with an interior-point barrier (Liu et al. 2020)",
-            Self::P3o(_) => "PPO with an exact penalty on a clipped cost surrogate (Zhang et al. 2022)",
-        }
-    }
-
-    /// The cost critics that it needs, for [`crate::Agent::new`].
-    pub fn streams(&self) -> &'static [CostStream] {
-        match self {
-            Self::Epo(p) => p.streams(),
-            Self::Ppo(_) => &[],
-            Self::PpoLag(_) | Self::Cpo(_) | Self::Appo(_) | Self::Ipo(_) | Self::P3o(_) => {
-                &[CostStream::Value]
-            }
-        }
-    }
-
-    /// The loss of a first-order method at the start of training; CPO has none. γ is the discount of the cost.
-    pub fn objective(&self, gamma: f64) -> Option<Box<dyn Objective>> {
-        Some(match self {
-            Self::Epo(p) if p.variant == Variant::Released => Box::new(EpoReleased::new(p.clone())),
-            Self::Epo(p) => Box::new(Epo::new(p.clone(), gamma)),
-            Self::Ppo(p) => Box::new(Ppo { params: p.clone() }),
-            Self::PpoLag(p) => Box::new(PpoLag::new(p.clone())),
-            Self::Appo(p) => Box::new(Appo::new(p.clone())),
-            Self::Ipo(p) => Box::new(Ipo::new(p.clone())),
-            Self::P3o(p) => Box::new(P3o::new(p.clone(), gamma)),
-            Self::Cpo(_) => return None,
-        })
+        self.info().name
     }
 
     /// The algorithm at the start of training.
@@ -109,83 +154,39 @@ impl AlgoConfig {
         update: &UpdateConfig,
         discount: &Discount,
     ) -> Result<Box<dyn Algorithm>, UpdateError> {
-        self.check(update, discount)?;
-        let gamma = discount.gamma_c;
-        if let Self::Cpo(p) = self {
-            return Ok(Box::new(Cpo::new(p.clone(), update, gamma)));
+        update.check()?;
+        discount.check()?;
+        self.check_own()?;
+        Ok(match self.method(update, discount) {
+            Method::FirstOrder(objective) => {
+                Box::new(FirstOrder::new(objective, update.clone(), self.streams().len()))
+            }
+            Method::Own(algorithm) => algorithm,
+        })
+    }
+
+    /// The objective of a first-order method at the start of training; `None` if it brings an update of its own.
+    /// `gamma_c` is the discount of the cost.
+    pub fn objective(&self, gamma_c: f64) -> Option<Box<dyn Objective>> {
+        let discount = Discount { gamma_c, ..Discount::default() };
+        match self.method(&UpdateConfig::default(), &discount) {
+            Method::FirstOrder(objective) => Some(objective),
+            Method::Own(_) => None,
         }
-        let objective = self.objective(gamma).expect("every method but CPO has an objective");
-        Ok(Box::new(FirstOrder::new(objective, update.clone(), self.streams().len())))
     }
 
-    /// Refuses what could only fail later.
-    fn check(&self, c: &UpdateConfig, d: &Discount) -> Result<(), UpdateError> {
-        let positive = [
-            ("train.passes", c.passes as f64),
-            ("train.batch", c.batch as f64),
-            ("train.max_grad_norm", c.max_grad_norm),
-        ];
-        let not_negative = [
-            ("train.lr", c.lr),
-            ("train.critic_lr", c.critic_lr),
-            ("train.critic_l2", c.critic_l2),
-            ("train.target_kl", c.target_kl),
-        ];
-        require(&positive, |v| v > 0.0, "must be positive")?;
-        require(&not_negative, |v| v >= 0.0, "must be at least 0")?;
-        let shares = [("train.gamma", d.gamma), ("train.gamma_c", d.gamma_c)];
-        require(&shares, |v| (0.0..1.0).contains(&v), "must be in [0, 1)")?;
-        let traces = [("train.lambda", d.lambda), ("train.lambda_c", d.lambda_c)];
-        require(&traces, |v| (0.0..=1.0).contains(&v), "must be in [0, 1]")?;
-        self.check_own()
-    }
-
-    /// The same for the algorithm's own parameters.
-    fn check_own(&self) -> Result<(), UpdateError> {
-        let clip = match self {
-            Self::Epo(EpoParams { clip, .. })
-            | Self::Ppo(PpoParams { clip })
-            | Self::PpoLag(PpoLagParams { clip, .. })
-            | Self::Appo(AppoParams { clip, .. })
-            | Self::Ipo(IpoParams { clip, .. })
-            | Self::P3o(P3oParams { clip, .. }) => *clip,
-            Self::Cpo(_) => 0.2,
-        };
-        require(&[("algo.clip", clip)], |v| v > 0.0 && v < 1.0, "must be between 0 and 1")?;
-        let not_negative: &[(&'static str, f64)] = match self {
-            Self::Epo(p) => return p.check().map(|_| ()),
-            Self::Ppo(_) => &[],
-            Self::PpoLag(p) => &[("algo.lambda_init", p.lambda_init), ("algo.lambda_lr", p.lambda_lr)],
-            Self::Appo(p) => &[
-                ("algo.lambda_init", p.lambda_init),
-                ("algo.lambda_lr", p.lambda_lr),
-                ("algo.sigma", p.sigma),
-            ],
-            Self::Ipo(p) => &[("algo.kappa", p.kappa), ("algo.penalty_max", p.penalty_max)],
-            Self::P3o(p) => {
-                require(&[("algo.kappa_growth", p.kappa_growth)], |v| v > 0.0, "must be positive")?;
-                let scale = [("algo.violation_scale", p.violation_scale)];
-                require(&scale, |v| v >= 0.0, "must be at least 0")?;
-                require(&[("algo.kappa", p.kappa)], |v| v <= p.kappa_max, "must not exceed kappa_max")?;
-                &[("algo.kappa", p.kappa), ("algo.kappa_max", p.kappa_max)]
+    /// Every metric that the algorithm reports with these parameters, in the order of the columns of `progress.csv`.
+    pub fn metrics(&self) -> Vec<Metric> {
+        match self.method(&UpdateConfig::default(), &Discount::default()) {
+            Method::FirstOrder(objective) => {
+                FirstOrder::new(objective, UpdateConfig::default(), self.streams().len()).metrics()
             }
-            Self::Cpo(p) => {
-                let shares = [("algo.search_decay", p.search_decay)];
-                require(&shares, |v| v > 0.0 && v < 1.0, "must be between 0 and 1")?;
-                let positive = [
-                    ("algo.target_kl", p.target_kl),
-                    ("algo.critic_passes", p.critic_passes as f64),
-                    ("algo.critic_batch", p.critic_batch as f64),
-                ];
-                require(&positive, |v| v > 0.0, "must be positive")?;
-                &[("algo.damping", p.damping), ("algo.critic_lr", p.critic_lr)]
-            }
-        };
-        require(not_negative, |v| v >= 0.0, "must be at least 0")
+            Method::Own(algorithm) => algorithm.metrics(),
+        }
     }
 }
 
-/// The first number that is not finite or fails `test`, as an error.
+/// An error about the first number that is not finite or fails `test`.
 pub(crate) fn require(
     values: &[(&'static str, f64)],
     test: impl Fn(f64) -> bool,
@@ -194,5 +195,83 @@ pub(crate) fn require(
     match values.iter().find(|(_, v)| !v.is_finite() || !test(*v)) {
         None => Ok(()),
         Some(&(key, value)) => Err(UpdateError::Config { key, value, reason }),
+    }
+}
+
+/// Checks that every number is finite and positive.
+pub(crate) fn positive(values: &[(&'static str, f64)]) -> Result<(), UpdateError> {
+    require(values, |v| v > 0.0, "must be positive")
+}
+
+/// Checks that every number is finite and at least 0.
+pub(crate) fn not_negative(values: &[(&'static str, f64)]) -> Result<(), UpdateError> {
+    require(values, |v| v >= 0.0, "must be at least 0")
+}
+
+/// Checks the half-width ε of a ratio clip.
+pub(crate) fn check_clip(clip: f64) -> Result<(), UpdateError> {
+    require(&[("algo.clip", clip)], |v| v > 0.0 && v < 1.0, "must be between 0 and 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_labels_and_folders_are_unique() {
+        let all = AlgoConfig::all_defaults();
+        for of in [|i: &AlgoInfo| i.name, |i: &AlgoInfo| i.label, |i: &AlgoInfo| i.folder] {
+            let names: BTreeSet<_> = all.iter().map(|config| of(config.info())).collect();
+            assert_eq!(names.len(), all.len(), "{names:?}");
+        }
+    }
+
+    /// Kills: a file of an algorithm that is not in the list, so that users and tests never see it.
+    #[test]
+    fn every_description_in_this_crate_is_in_the_list() {
+        let mut described = BTreeSet::new();
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let spec = ["impl ", "AlgoSpec for "].concat(); // this file is searched too
+            described.extend(text.lines().filter_map(|l| Some(l.strip_prefix(&spec)?.to_owned())));
+        }
+        let listed = AlgoConfig::all_defaults().len();
+        assert_eq!(described.len(), listed, "{described:?}");
+    }
+
+    /// Kills: a documented parameter that does not exist, one that is not documented, a default written into the prose,
+    /// where it could differ from the one that is used.
+    #[test]
+    fn the_documented_parameters_are_those_of_the_configuration() {
+        let tables = AlgoConfig::all_defaults().into_iter().map(|config| {
+            let json = serde_json::to_value(&config).unwrap();
+            (config.name(), json, config.parameters())
+        });
+        let shared = [
+            ("train", serde_json::to_value(UpdateConfig::default()).unwrap(), UpdateConfig::parameters()),
+            ("discount", serde_json::to_value(Discount::default()).unwrap(), Discount::parameters()),
+        ];
+        for (name, json, parameters) in tables.chain(shared) {
+            let mut keys: BTreeSet<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+            keys.remove("name");
+            let documented: BTreeSet<&str> = parameters.iter().map(|p| p.key).collect();
+            assert_eq!(documented, keys, "{name}");
+            for parameter in parameters {
+                let text = parameter.text();
+                assert!(text.len() > 20 && text.ends_with('.'), "{name}.{}: {text:?}", parameter.key);
+                assert!(!text.contains("Default"), "{name}.{}: written by the macro", parameter.key);
+            }
+        }
+    }
+
+    #[test]
+    fn only_epo_has_parameters_of_its_own_on_velocity_tasks() {
+        for config in AlgoConfig::all_defaults() {
+            assert_eq!(config.preset(TaskFamily::Navigation), config, "{}", config.name());
+            let own = config.preset(TaskFamily::Velocity) != config;
+            assert_eq!(own, config.name() == "epo", "{}", config.name());
+        }
     }
 }

@@ -15,59 +15,90 @@
 //! points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill convention; the tests
 //! compare with brute force).
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::critics::{self, CriticWork, critic_metrics, critic_report};
+use crate::config::{not_negative, positive, require};
+use crate::context::Shuffles;
+use crate::critics::{CriticBuffers, critic_jobs, critic_metrics, critic_report};
 use crate::report::{self as m};
+use crate::schedule::train_critics;
 use crate::trust_region::{Trial, TrustRegion, dot};
-use crate::{Agent, Algorithm, Batch, Epoch, RestoreError, UpdateConfig, UpdateError, UpdateReport};
+use crate::{
+    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostStream, Discount, Epoch, Method, RestoreError,
+    UpdateConfig, UpdateError, UpdateReport, auto,
+};
 
-/// Parameters of CPO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CpoParams {
-    /// δ, size of the trust region. 0.01.
-    pub target_kl: f64,
-    /// What J_c − d is multiplied with. 0 means 1 − γ. OmniSafe: 1. The original: 1 / episode length.
-    pub c_scale: f64,
-    /// Most products in a conjugate-gradient solve. 15.
-    pub cg_iters: usize,
-    /// Added to the diagonal of H. 0.1.
-    pub damping: f64,
-    /// Trials of the line search. 20.
-    pub search_trials: usize,
-    /// Its factor from trial to trial. 0.8.
-    pub search_decay: f64,
-    /// Passes of the critics. 10.
-    pub critic_passes: usize,
-    /// Minibatch of the critics. 128.
-    pub critic_batch: usize,
-    /// Learning rate of the critics. 1e-3.
-    pub critic_lr: f64,
-}
-
-impl Default for CpoParams {
-    fn default() -> Self {
-        Self {
-            target_kl: 0.01,
-            c_scale: 0.0,
-            cg_iters: 15,
-            damping: 0.1,
-            search_trials: 20,
-            search_decay: 0.8,
-            critic_passes: 10,
-            critic_batch: 128,
-            critic_lr: 1e-3,
-        }
+epo_core::parameters! {
+    /// Parameters of CPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct CpoParams {
+        /// Size δ of the trust region, in nat: the KL divergence of a step is at most δ.
+        pub target_kl: f64 = 0.01,
+        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 − γ of the cost, which is the unit of
+        /// the cost gradient. OmniSafe uses 1, the original code 1 / episode length.
+        #[serde(with = "auto")]
+        pub c_scale: Option<f64> = None,
+        /// Maximum number of iterations of a conjugate-gradient solve.
+        pub cg_iters: usize = 15,
+        /// Number added to the diagonal of the Fisher matrix H.
+        pub damping: f64 = 0.1,
+        /// Maximum number of trials of the line search.
+        pub search_trials: usize = 20,
+        /// Factor on the length of the step from one trial of the line search to the next.
+        pub search_decay: f64 = 0.8,
+        /// Number of passes of the critics over the batch per epoch.
+        pub critic_passes: usize = 10,
+        /// Number of samples in a minibatch of the critics.
+        pub critic_minibatch: usize = 128,
+        /// Learning rate of the critics.
+        pub critic_lr: f64 = 1e-3,
     }
 }
 
-/// The dual of one step.
+impl AlgoSpec for CpoParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "cpo",
+        label: "CPO",
+        folder: "CPO",
+        summary: "trust-region step under a linearised constraint (Achiam et al. 2017)",
+        headlines: &[("KL", m::KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        let share = [("algo.search_decay", self.search_decay)];
+        require(&share, |v| v > 0.0 && v < 1.0, "must be between 0 and 1")?;
+        positive(&[
+            ("algo.target_kl", self.target_kl),
+            ("algo.c_scale", self.c_scale.unwrap_or(1.0)),
+            ("algo.critic_passes", self.critic_passes as f64),
+            ("algo.critic_minibatch", self.critic_minibatch as f64),
+        ])?;
+        let counts =
+            [("algo.cg_iters", self.cg_iters as f64), ("algo.search_trials", self.search_trials as f64)];
+        require(&counts, |v| v <= 10_000.0, "must be at most 10000")?;
+        not_negative(&[("algo.damping", self.damping), ("algo.critic_lr", self.critic_lr)])
+    }
+
+    fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method {
+        Method::Own(Box::new(Cpo::new(self.clone(), update, discount.gamma_c)))
+    }
+}
+
+/// The solution of the dual problem of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dual {
-    /// 0 to 4, see the header.
+    /// Case 0 to 4, see the header of the file.
     pub case: u8,
     /// A = q − r²/s.
     pub a: f64,
@@ -80,7 +111,7 @@ pub struct Dual {
 }
 
 impl Dual {
-    /// Solves it. `b_norm2` is ‖b‖²; below 1e-6 the cost has no gradient worth following.
+    /// Solves the dual problem. `b_norm2` is ‖b‖²; below 1e-6 the cost gradient counts as zero.
     pub fn solve(q: f64, r: f64, s: f64, c: f64, delta: f64, b_norm2: f64) -> Self {
         let trpo = |case, a, b| Self { case, a, b, lambda: (q / (2.0 * delta)).sqrt(), nu: 0.0 };
         if b_norm2 <= 1e-6 && c < 0.0 {
@@ -93,7 +124,7 @@ impl Dual {
             (false, false) => 1,
             (false, true) => return Self { case: 0, a, b, lambda: 0.0, nu: (2.0 * delta / s).sqrt() },
         };
-        // the constraint is active where λc + r > 0: below or above the kink −r/c, according to the sign of c
+        // the constraint is active where λc + r > 0: below or above the kink −r/c, depending on the sign of c
         let kink = -r / c;
         let (active, inactive) = if c < 0.0 {
             ((0.0, kink), (kink.max(0.0), f64::INFINITY))
@@ -106,7 +137,7 @@ impl Dual {
         };
         let best = |(lo, hi): (f64, f64), num: f64, den: f64, shift: f64| {
             let lambda = (num / den).sqrt().min(hi).max(lo);
-            // an empty interval has no candidate; λ = 0 is one only if nothing is divided by it
+            // an empty interval has no candidate; λ = 0 is a candidate only if the numerator is 0
             let value = if hi < lo {
                 f64::INFINITY
             } else if num == 0.0 {
@@ -125,8 +156,8 @@ impl Dual {
         }
     }
 
-    /// Writes Δ, given `x = H⁻¹g`, `p = H⁻¹b`. False if there is no direction to go: both gradients vanish
-    /// where they are needed.
+    /// Writes Δ, given `x = H⁻¹g` and `p = H⁻¹b`. Returns false if there is no direction: the gradient that the case
+    /// needs is zero.
     pub fn step(&self, x: &[f64], p: &[f64], r: f64, s: f64, c: f64, out: &mut [f64]) -> bool {
         let (along_x, along_p) = match self.case {
             0 => (0.0, -self.nu),
@@ -142,32 +173,39 @@ impl Dual {
     }
 }
 
-/// CPO. It has no memory beyond the epoch.
+/// The update of CPO. Nothing but buffers is carried from one epoch to the next.
 #[derive(Debug)]
 pub struct Cpo {
     params: CpoParams,
     c_scale: f64,
     critic_config: UpdateConfig,
     region: TrustRegion,
-    critics: Vec<CriticWork>,
+    critics: Vec<CriticBuffers>,
+    shuffles: Shuffles,
 }
 
 impl Cpo {
-    /// At the start of training; γ is the discount of the cost. Of `config`, the critics' weight decay and
-    /// gradient clip are read.
+    /// The update at the start of training. `gamma` is the discount of the cost. Of `config`, the weight decay and the
+    /// gradient clip of the critics are used.
     pub fn new(params: CpoParams, config: &UpdateConfig, gamma: f64) -> Self {
         let critic_config = UpdateConfig {
             passes: params.critic_passes,
-            batch: params.critic_batch,
+            minibatch: params.critic_minibatch,
             critic_lr: params.critic_lr,
             ..config.clone()
         };
-        let c_scale = if params.c_scale == 0.0 { 1.0 - gamma } else { params.c_scale };
-        Self { params, c_scale, critic_config, region: TrustRegion::default(), critics: Vec::new() }
+        let c_scale = params.c_scale.unwrap_or(1.0 - gamma);
+        let (region, critics, shuffles) = Default::default();
+        Self { params, c_scale, critic_config, region, critics, shuffles }
     }
 
-    /// The policy's step.
-    fn step(&mut self, agent: &mut Agent, batch: &Batch, c: f64) -> Result<Vec<(Metric, f64)>, UpdateError> {
+    /// Makes the step of the policy and returns its metrics.
+    fn step(
+        &mut self,
+        agent: &mut Agent,
+        batch: &Batch<'_>,
+        c: f64,
+    ) -> Result<Vec<(Metric, f64)>, UpdateError> {
         let Self {
             params: CpoParams { target_kl: delta, cg_iters, damping, search_decay, search_trials, .. },
             region,
@@ -177,7 +215,7 @@ impl Cpo {
         let n = policy.params().len();
         let [mut g, mut b, mut x, mut p, mut step] = std::array::from_fn(|_| vec![0.0; n]);
         region.centre(policy, batch);
-        region.gradient(policy, &batch.adv_r, &mut g);
+        region.gradient(policy, batch.adv_r, &mut g);
         region.gradient(policy, &batch.adv_c[0], &mut b);
         for (what, gradient) in
             [("gradient of the reward surrogate", &g), ("gradient of the cost surrogate", &b)]
@@ -225,7 +263,7 @@ impl Cpo {
     }
 }
 
-/// A ratio of vanishing gradients is recorded as 0.
+/// Records a ratio of vanishing gradients as 0.
 fn finite_or_zero(v: f64) -> f64 {
     if v.is_finite() { v } else { 0.0 }
 }
@@ -253,15 +291,15 @@ impl Algorithm for Cpo {
     fn update(
         &mut self,
         agent: &mut Agent,
-        batch: &Batch,
+        batch: &Batch<'_>,
         cost: CostReading,
         epoch: Epoch,
     ) -> Result<UpdateReport, UpdateError> {
         let mut values = self.step(agent, batch, self.c_scale * cost.excess())?;
-        let Self { critics, critic_config, .. } = self;
-        let jobs =
-            critics::jobs(&mut agent.critic_r, &mut agent.critics_c, critics, batch, critic_config.batch);
-        critics::train(jobs, batch, critic_config, epoch)?;
+        let Self { critics, critic_config, shuffles, .. } = self;
+        let context = shuffles.context(batch, critic_config, epoch);
+        let jobs = critic_jobs(&mut agent.critic_r, &mut agent.critics_c, critics, &context);
+        train_critics(jobs, &context)?;
         values.extend(critic_report(critics, batch));
         Ok(UpdateReport { values })
     }

@@ -1,177 +1,154 @@
-//! EPO: an exterior penalty whose shape follows the distance from the limit.
+//! EPO: an exterior penalty whose shape depends on the distance from the limit.
 //!
 //! ```text
 //! F̂ = (J_c − d) / s_k                        0 stays the limit; s_k = scale · max(d, 1)
-//! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both frozen for the epoch
+//! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both constant during the epoch
 //! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
 //! L(θ) = (−E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂))) / (1 + w),   Φ(x) = α x + (1−α) x²
 //! μ ← clamp(μ e^{−η F̂}, μ_min, μ_max), |F̂| ≤ 1                        once per epoch
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
-//! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; switch), d
-//! outside the critics' targets, a μ that recovers, a loss divided by 1 + w, and the gradient's coefficient
-//! `w = Ψ Φ'(x) sp'(L̂) κ/s_k` taken over the whole batch once per pass: `Φ(sp(E[·]))` of 64 samples is biased.
-//! With `joint_clip` one clip around A_r − w A_c replaces the two: E[min(ρ A, clip(ρ) A)], as in PPO-Lagrangian.
+//! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; `cost_clip` selects
+//! it), d outside the targets of the critics, a μ that recovers, a loss divided by 1 + w, and a coefficient
+//! `w = Ψ Φ'(x) sp'(L̂) κ/s_k` of the cost gradient that is computed over the whole batch once per pass, because
+//! `Φ(sp(E[·]))` of 64 samples is biased. With `joint_clip` one clip around A_r − w A_c replaces the two:
+//! E[min(ρ A, clip(ρ) A)], as in PPO-Lagrangian. The released code of the authors is `epo_released.rs`.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::require;
+use crate::config::{check_clip, positive, require};
 use crate::objective::{from_state, to_state};
-use crate::pmn::{Smooth, alpha_by_region, penalty_factor, penalty_metric};
-use crate::report::{ALPHA, COST_WEIGHT, F_HAT, MU, PENALTY, PSI};
+use crate::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor};
+use crate::report::{ALPHA, COST_WEIGHT, F_HAT, KL, MU, PENALTY, PSI};
 use crate::{
-    CostClip, CostStream, Minibatch, Objective, RestoreError, UpdateError, add_cost_gradient,
-    clipped_surrogate, cost_surrogate,
+    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, RestoreError,
+    UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate, cost_surrogate,
 };
-
-/// Which EPO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// The paper's, as read in `docs/epo.md`.
-    Paper,
-    /// The released code's, with its defects repaired: [`crate::EpoReleased`]. Reads `clip`, `pmn`,
-    /// `mu_init` (10 there), `psi_max` and `normalize_loss`; the other parameters have no meaning there.
-    Released,
-}
 
 /// Which streams of the Penalty Metric Network take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pmn {
-    /// Both, weighted by region.
+    /// Both streams, weighted by α of the region.
     Both,
-    /// α = 1 everywhere; V_F is not built.
+    /// The linear stream alone: α = 1 everywhere, and V_F is not built.
     Linear,
-    /// α = 0 everywhere; V_N is not built.
+    /// The quadratic stream alone: α = 0 everywhere, and V_N is not built.
     Quadratic,
 }
 
-/// What the far stream estimates its advantage with.
+/// The critic that the quadratic (far) stream takes its advantage from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QuadStream {
     /// Its own critic V_F = u², trained by the root loss.
     Root,
-    /// V_N's: the root loss makes √V_F = V_N in the limit, so V_F can be left out.
+    /// V_N. The root loss makes √V_F = V_N in the limit, so V_F can be left out.
     Shared,
 }
 
-/// What the violation is divided by.
+/// The unit that the violation is divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScaleBy {
-    /// Standard deviation of the episode costs in the batch, at least 1 and a tenth of the limit.
+    /// The standard deviation of the episode costs in the batch, at least 1 and at least a tenth of the limit.
     Spread,
     /// The limit, at least 1.
     Limit,
 }
 
-/// How μ moves from one epoch to the next.
+/// The rule that changes μ from one epoch to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MuLaw {
-    /// By `e^{−η F̂}`: as far as the limit is missed, in either direction. `mu_rate` is η.
+    /// Multiplies μ by `e^{−η F̂}`: in proportion to the distance from the limit, in both directions. `mu_rate` is η.
     Proportional,
-    /// By a factor, however little the limit is missed: `mu_decay` above it, `mu_feasible` within it.
+    /// Multiplies μ by `mu_decay` above the limit and by `mu_feasible` within it, whatever the distance.
     Step,
 }
 
-/// Parameters of EPO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EpoParams {
-    /// `paper` or `released`. Paper.
-    pub variant: Variant,
-    /// Streams: `both`, `linear`, `quadratic`. Both.
-    pub pmn: Pmn,
-    /// Critic of the far stream: `root` or `shared`. Root.
-    pub quad_stream: QuadStream,
-    /// Filter: `softplus` or `relu`. Softplus.
-    pub smooth: Smooth,
-    /// β, sharpness of the softplus in units of F̂; larger keeps the penalty closer to the limit. 4.
-    pub sharpness: f64,
-    /// Unit of the violation: `limit` or `spread`. Limit.
-    pub scale_by: ScaleBy,
-    /// Factor on that unit; smaller moves the regions and Ψ closer to the limit. 2: far begins at three times the limit.
-    pub scale: f64,
-    /// Where near ends and far begins, in units of F̂. [0.5, 1.0].
-    pub alpha_thresholds: [f64; 2],
-    /// k, how fast Ψ grows with F̂; 0 makes it 1/μ. 1.
-    pub psi_slope: f64,
-    /// ψ_max, cap on the exponent of Ψ. 5.
-    pub psi_max: f64,
-    /// μ at the start; small is strict. 1.
-    pub mu_init: f64,
-    /// Ceiling of μ, or its start if that is higher: while the cost is far below the limit μ grows no further than this,
-    /// and has no further to come back. 5.
-    pub mu_max: f64,
-    /// How μ moves: `proportional` or `step`. Proportional.
-    pub mu_law: MuLaw,
-    /// η of `proportional`: an epoch moves ln μ by −η F̂, at most by η. 0.07.
-    pub mu_rate: f64,
-    /// Factor of `step` on μ after an epoch above the limit. 0.95.
-    pub mu_decay: f64,
-    /// Factor of `step` on μ after an epoch within the limit: below 1 is the paper's "decrease" taken literally,
-    /// above 1 lets μ recover (never above `mu_max`). 1.05.
-    pub mu_feasible: f64,
-    /// Floor under μ: at α = 1 a finite μ is exact (Corollary 1), and a lower one only has further to come back. 0.1.
-    pub mu_min: f64,
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-    /// Clip of the cost surrogate: `max`, `min` (as printed), `none`. Max.
-    pub cost_clip: CostClip,
-    /// Divide the loss by 1 + w, w the weight of the cost gradient, as PPO-Lagrangian does. True.
-    pub normalize_loss: bool,
-    /// One clip around A_r − w A_c instead of one around each; `cost_clip` then only enters w. False, true on the
-    /// velocity tasks.
-    pub joint_clip: bool,
-}
-
-impl Default for EpoParams {
-    fn default() -> Self {
-        Self {
-            variant: Variant::Paper,
-            pmn: Pmn::Both,
-            quad_stream: QuadStream::Root,
-            smooth: Smooth::Softplus,
-            sharpness: 4.0,
-            scale_by: ScaleBy::Limit,
-            scale: 2.0,
-            alpha_thresholds: [0.5, 1.0],
-            psi_slope: 1.0,
-            psi_max: 5.0,
-            mu_init: 1.0,
-            mu_max: 5.0,
-            mu_law: MuLaw::Proportional,
-            mu_rate: 0.07,
-            mu_decay: 0.95,
-            mu_feasible: 1.05,
-            mu_min: 0.1,
-            clip: 0.2,
-            cost_clip: CostClip::Max,
-            normalize_loss: true,
-            joint_clip: false,
-        }
+epo_core::parameters! {
+    /// Parameters of EPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct EpoParams {
+        /// Streams of the penalty: `both`, `linear` or `quadratic`. The last two are the paper's ablations.
+        pub pmn: Pmn = Pmn::Both,
+        /// Critic of the quadratic stream: `root` (a critic of its own) or `shared` (that of the linear stream).
+        pub quad_stream: QuadStream = QuadStream::Root,
+        /// Filter of the violation: `softplus`, or `relu`, which gives no penalty within the limit.
+        pub smooth: Smooth = Smooth::Softplus,
+        /// Sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the limit.
+        pub sharpness: f64 = 4.0,
+        /// Unit of the violation F̂: `limit`, or `spread`, the standard deviation of the episode costs.
+        pub scale_by: ScaleBy = ScaleBy::Limit,
+        /// Factor on that unit. A smaller value moves the regions and the growth of Ψ closer to the limit. With 2 the
+        /// far region begins at three times the limit.
+        pub scale: f64 = 2.0,
+        /// Values of F̂ where the near region ends and where the far region begins.
+        pub alpha_thresholds: [f64; 2] = [0.5, 1.0],
+        /// Slope k in Ψ = e^{k F̂}/μ. With 0, Ψ is 1/μ.
+        pub psi_slope: f64 = 1.0,
+        /// Upper bound on the exponent of Ψ.
+        pub psi_max: f64 = 5.0,
+        /// Penalty factor μ in the first epoch. A smaller μ is stricter.
+        pub mu_init: f64 = 1.0,
+        /// Upper bound on μ (raised to `mu_init` if that is larger). It prevents μ from drifting while the cost is far
+        /// below the limit.
+        pub mu_max: f64 = 5.0,
+        /// Rule that changes μ after each epoch: `proportional` or `step`.
+        pub mu_law: MuLaw = MuLaw::Proportional,
+        /// Rate η of the rule `proportional`: an epoch changes ln μ by −η F̂, and by at most η.
+        pub mu_rate: f64 = 0.07,
+        /// Factor of the rule `step` on μ after an epoch above the limit.
+        pub mu_decay: f64 = 0.95,
+        /// Factor of the rule `step` on μ after an epoch within the limit. Below 1 it is the literal reading of the
+        /// paper ("decrease"); above 1 it lets μ recover, up to `mu_max`.
+        pub mu_feasible: f64 = 1.05,
+        /// Lower bound on μ. A finite μ is exact where α = 1 (Corollary 1); a lower one takes longer to recover.
+        pub mu_min: f64 = 0.1,
+        /// Half-width ε of the clip of the probability ratio.
+        pub clip: f64 = 0.2,
+        /// Clip of the cost surrogate: `max`, `min` (as printed in the paper) or `none`.
+        pub cost_clip: CostClip = CostClip::Max,
+        /// Divide the loss by 1 + w, where w is the weight of the cost gradient, as PPO-Lagrangian does.
+        pub normalize_loss: bool = true,
+        /// Use one clip around A_r − w A_c instead of one around each advantage. `cost_clip` then only enters w.
+        pub joint_clip: bool = false,
     }
 }
 
-impl EpoParams {
-    /// The cost critics that these parameters ask for, in the order of [`Minibatch::adv_c`].
-    pub fn streams(&self) -> &'static [CostStream] {
-        match (self.variant, self.pmn, self.quad_stream) {
-            (Variant::Released, ..) => &[CostStream::Value, CostStream::Variance],
-            (_, Pmn::Linear, _) | (_, _, QuadStream::Shared) => &[CostStream::Value],
-            (_, Pmn::Quadratic, QuadStream::Root) => &[CostStream::Root],
-            (_, Pmn::Both, QuadStream::Root) => &[CostStream::Value, CostStream::Root],
+impl AlgoSpec for EpoParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "epo",
+        label: "EPO",
+        folder: "EPO",
+        summary: "exterior penalty with a Penalty Metric Network (Gao et al. 2024)",
+        headlines: &[("α", ALPHA), ("μ", MU), ("KL", KL)],
+    };
+
+    /// On velocity tasks the cost responds to the weight within a few epochs, so μ may change faster. With a clip for
+    /// each advantage the KL stop was never reached there and the weight grew without bound (`docs/results.md`).
+    fn preset(family: TaskFamily) -> Self {
+        match family {
+            TaskFamily::Navigation => Self::default(),
+            TaskFamily::Velocity => Self { mu_rate: 0.3, joint_clip: true, ..Self::default() },
         }
     }
 
-    /// Refuses numbers that make no sense.
-    pub fn check(&self) -> Result<&Self, UpdateError> {
-        let positive = [
+    fn streams(&self) -> &'static [CostStream] {
+        match (self.pmn, self.quad_stream) {
+            (Pmn::Linear, _) | (_, QuadStream::Shared) => &[CostStream::Value],
+            (Pmn::Quadratic, QuadStream::Root) => &[CostStream::Root],
+            (Pmn::Both, QuadStream::Root) => &[CostStream::Value, CostStream::Root],
+        }
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        positive(&[
             ("algo.sharpness", self.sharpness),
             ("algo.scale", self.scale),
             ("algo.mu_init", self.mu_init),
@@ -180,49 +157,59 @@ impl EpoParams {
             ("algo.mu_rate", self.mu_rate),
             ("algo.mu_decay", self.mu_decay),
             ("algo.mu_feasible", self.mu_feasible),
-        ];
-        require(&positive, |v| v > 0.0, "must be positive")?;
+        ])?;
         require(&[("algo.mu_min", self.mu_min)], |v| v <= self.mu_init, "must not exceed mu_init")?;
-        require(&[("algo.psi_slope", self.psi_slope)], |_| true, "must be a number")?;
+        require(&[("algo.psi_slope", self.psi_slope)], |_| true, "must be a finite number")?;
         let [near, far] = self.alpha_thresholds;
         require(
             &[("algo.alpha_thresholds", near)],
             |v| v <= far,
             "must be two numbers, the smaller one first",
         )?;
-        require(&[("algo.alpha_thresholds", far)], |_| true, "must be a number")?;
-        require(&[("algo.psi_max", self.psi_max)], |v| v <= 700.0, "e^ψ must be finite: at most 700")?;
-        Ok(self)
+        require(&[("algo.alpha_thresholds", far)], |_| true, "must be a finite number")?;
+        check_psi_max(self.psi_max)
     }
 
-    /// `s_k`.
+    fn method(&self, _update: &UpdateConfig, discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(Epo::new(self.clone(), discount.gamma_c)))
+    }
+}
+
+/// Checks the upper bound on the exponent of Ψ.
+pub(crate) fn check_psi_max(psi_max: f64) -> Result<(), UpdateError> {
+    require(&[("algo.psi_max", psi_max)], |v| v <= 700.0, "must be at most 700, so that e^ψ is finite")
+}
+
+impl EpoParams {
+    /// The unit `s_k` that the violation is divided by. It is never 0.
     pub fn unit(&self, cost: CostReading) -> f64 {
         let raw = match self.scale_by {
             ScaleBy::Spread => cost.spread().max(0.1 * cost.limit()),
             ScaleBy::Limit => cost.limit(),
         };
-        self.scale * raw.max(1.0) // at limit 0 or without spread, one unit of cost
+        self.scale * raw.max(1.0) // one unit of cost if the limit or the spread is 0
     }
 }
 
-/// EPO with its penalty factor.
+/// The objective of EPO with its penalty factor.
 #[derive(Clone, Debug)]
 pub struct Epo {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: EpoParams,
-    /// κ = 1/(1−γ), from a mean advantage to a change of J_c.
+    /// Factor κ = 1/(1−γ) from a mean advantage to a change of J_c.
     kappa: f64,
-    /// μ of the next epoch: training state.
+    /// μ of the next epoch. This is the training state.
     mu_next: f64,
-    frozen: Frozen,
-    /// w and ΨΦ of this pass.
+    epoch: EpochConstants,
+    /// Weight w of the cost gradient in this pass.
     weight: f64,
+    /// Penalty ΨΦ before this pass.
     penalty: f64,
 }
 
-/// What one epoch keeps fixed.
+/// The quantities that stay constant during one epoch.
 #[derive(Clone, Copy, Debug)]
-struct Frozen {
+struct EpochConstants {
     unit: f64,
     f_hat: f64,
     alpha: f64,
@@ -231,34 +218,27 @@ struct Frozen {
 }
 
 impl Epo {
-    /// At the start of training; γ is the discount of the cost.
+    /// The objective at the start of training. `gamma` is the discount of the cost.
     pub fn new(params: EpoParams, gamma: f64) -> Self {
-        let frozen = Frozen { unit: 1.0, f_hat: 0.0, alpha: 1.0, mu: params.mu_init, psi: 0.0 };
-        Self {
-            kappa: 1.0 / (1.0 - gamma),
-            mu_next: params.mu_init,
-            frozen,
-            weight: 0.0,
-            penalty: 0.0,
-            params,
-        }
+        let epoch = EpochConstants { unit: 1.0, f_hat: 0.0, alpha: 1.0, mu: params.mu_init, psi: 0.0 };
+        Self { kappa: 1.0 / (1.0 - gamma), mu_next: params.mu_init, epoch, weight: 0.0, penalty: 0.0, params }
     }
 
-    /// `A_c = α A_N + (1−α) A_√F`; with one stream, that one.
+    /// The cost advantage `A_c = α A_N + (1−α) A_√F` of sample `i`, or that of the only stream.
     fn adv_c(&self, mb: &Minibatch<'_>, i: usize) -> f64 {
         match mb.adv_c {
-            [near, far] => self.frozen.alpha * near[i] + (1.0 - self.frozen.alpha) * far[i],
+            [near, far] => self.epoch.alpha * near[i] + (1.0 - self.epoch.alpha) * far[i],
             streams => streams[0][i],
         }
     }
 
-    /// `Ψ Φ(sp(L̂))` and its derivative with respect to the mean cost surrogate `E[…]`, which is `w`.
+    /// The penalty `Ψ Φ(sp(L̂))` and its derivative with respect to the mean cost surrogate `E[…]`, which is `w`.
     pub fn penalty(&self, surr_c: f64) -> (f64, f64) {
-        let Frozen { unit, f_hat, alpha, psi, .. } = self.frozen;
+        let EpochConstants { unit, f_hat, alpha, psi, .. } = self.epoch;
+        let EpoParams { smooth, sharpness, .. } = self.params;
         let l_hat = f_hat + self.kappa / unit * surr_c;
-        let (x, dx) = self.params.smooth.apply(l_hat, self.params.sharpness);
-        let (phi, dphi) = penalty_metric(x, alpha);
-        (psi * phi, psi * dphi * dx * self.kappa / unit)
+        let (value, slope) = PenaltyFunction { smooth, sharpness, alpha, psi }.at(l_hat);
+        (value, slope * self.kappa / unit)
     }
 }
 
@@ -273,8 +253,8 @@ impl Objective for Epo {
             Pmn::Quadratic => 0.0,
         };
         let mu = self.mu_next;
-        self.frozen =
-            Frozen { unit, f_hat, alpha, mu, psi: penalty_factor(f_hat, mu, p.psi_slope, p.psi_max) };
+        let psi = penalty_factor(f_hat, mu, p.psi_slope, p.psi_max);
+        self.epoch = EpochConstants { unit, f_hat, alpha, mu, psi };
         let factor = match p.mu_law {
             MuLaw::Proportional => (-p.mu_rate * f_hat.clamp(-1.0, 1.0)).exp(),
             MuLaw::Step if f_hat > 0.0 => p.mu_decay,
@@ -307,7 +287,7 @@ impl Objective for Epo {
     }
 
     fn report(&self) -> Vec<(Metric, f64)> {
-        let Frozen { f_hat, alpha, mu, psi, .. } = self.frozen;
+        let EpochConstants { f_hat, alpha, mu, psi, .. } = self.epoch;
         vec![
             (F_HAT, f_hat),
             (ALPHA, alpha),
@@ -319,7 +299,7 @@ impl Objective for Epo {
     }
 
     fn state(&self) -> Value {
-        to_state(&self.mu_next) // the rest is computed anew by `begin`
+        to_state(&self.mu_next) // `begin` computes the rest again
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {
@@ -381,8 +361,8 @@ mod tests {
             let epo = at(f, plain());
             let (penalty, w) = epo.penalty(0.0);
             let close = |got: f64, want: f64| (got - want).abs() <= 1e-6 * want.abs() + 1e-6;
-            assert_eq!(epo.frozen.alpha, alpha, "F̂ = {f}");
-            assert!(close(epo.frozen.psi, psi), "F̂ = {f}: Ψ = {}", epo.frozen.psi);
+            assert_eq!(epo.epoch.alpha, alpha, "F̂ = {f}");
+            assert!(close(epo.epoch.psi, psi), "F̂ = {f}: Ψ = {}", epo.epoch.psi);
             assert!(close(penalty, psi * phi), "F̂ = {f}: ΨΦ = {penalty}, want {}", psi * phi);
             assert!(close(w, smooth), "F̂ = {f}: w = {w}");
             assert!(
@@ -503,16 +483,14 @@ mod tests {
     #[test]
     fn the_ablations_fix_alpha_and_drop_a_critic() {
         let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..plain() };
-        use CostStream::{Root, Value, Variance};
+        use CostStream::{Root, Value};
         assert_eq!(with(Pmn::Both, QuadStream::Root).streams(), [Value, Root]);
         assert_eq!(with(Pmn::Both, QuadStream::Shared).streams(), [Value]);
         assert_eq!(with(Pmn::Linear, QuadStream::Root).streams(), [Value]);
         assert_eq!(with(Pmn::Quadratic, QuadStream::Root).streams(), [Root]);
-        let released = EpoParams { variant: Variant::Released, ..plain() };
-        assert_eq!(released.streams(), [Value, Variance]);
         for f in [-1.0, 0.7, 4.0] {
-            assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).frozen.alpha, 1.0);
-            assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).frozen.alpha, 0.0);
+            assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).epoch.alpha, 1.0);
+            assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).epoch.alpha, 0.0);
         }
     }
 
@@ -523,7 +501,7 @@ mod tests {
         let mus: Vec<f64> = [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 20.0, 20.0, 20.0]
             .map(|j| {
                 epo.begin(CostReading::new(j, 25.0).unwrap());
-                epo.frozen.mu
+                epo.epoch.mu
             })
             .into();
         assert_eq!(
@@ -551,7 +529,7 @@ mod tests {
         let mut epo = Epo::new(params, 0.99);
         let mus = [15.0, 10.0, 0.0, 15.0, 100.0, 100.0, 100.0, 100.0].map(|j| {
             epo.begin(CostReading::new(j, 10.0).unwrap());
-            epo.frozen.mu
+            epo.epoch.mu
         });
         let r = 8.0 / 2_f64.sqrt();
         let want = [8.0, r, r, 8.0, r, r / 2.0, r / 4.0, 1.0]; // its start is above mu_max, so it is the ceiling; never below the floor
@@ -571,7 +549,7 @@ mod tests {
         for spread in [0.0, 7.0, 300.0] {
             let mut epo = Epo::new(p.clone(), 0.99);
             epo.begin(CostReading::with_spread(25.0, 25.0, spread).unwrap());
-            assert_eq!(epo.frozen.f_hat, 0.0);
+            assert_eq!(epo.epoch.f_hat, 0.0);
         }
     }
 

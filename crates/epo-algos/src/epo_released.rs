@@ -1,56 +1,101 @@
-//! EPO as its released code means it: two softplus streams, one of them on the variance of the cost.
+//! EPO as its authors' released code means it: two softplus streams, one of them on the variance of the cost.
 //!
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W])),   Ψ = e^{min(J_c − d, ψ_max)} / μ
 //! ```
 //! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor
-//! only, in episode units; α = ½ and μ = 10 are constants; neither surrogate is clipped or multiplied by
-//! 1/(1−γ).
+//! only, in episode units. α = ½ and μ = 10 are constants. Neither cost surrogate is clipped or multiplied by 1/(1−γ).
 //!
 //! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo.md` lists the
 //! repairs. Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
 //! full-batch coefficients per pass instead of minibatch ones.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
+use serde::{Deserialize, Serialize};
 
+use crate::config::{check_clip, positive, require};
+use crate::epo::check_psi_max;
 use crate::pmn::{penalty_factor, sigmoid, softplus};
-use crate::report::{ALPHA, COST_WEIGHT, MU, PENALTY, PSI};
+use crate::report::{ALPHA, COST_WEIGHT, KL, MU, PENALTY, PSI};
 use crate::{
-    CostClip, EpoParams, Minibatch, Objective, Pmn, add_cost_gradient, clipped_surrogate, cost_surrogate,
+    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig,
+    UpdateError, add_cost_gradient, clipped_surrogate, cost_surrogate,
 };
 
-/// The released variant. It has no memory beyond the epoch.
+epo_core::parameters! {
+    /// Parameters of the released form of EPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct EpoReleasedParams {
+        /// Half-width ε of the clip of the probability ratio. It clips the reward surrogate only.
+        pub clip: f64 = 0.2,
+        /// Weight α of the linear stream, from 0 to 1. The stream of the variance has the weight 1 − α.
+        pub alpha: f64 = 0.5,
+        /// Penalty factor μ, a constant. A smaller μ is stricter.
+        pub mu: f64 = 10.0,
+        /// Upper bound on the exponent of Ψ. The constant of the released code was not published.
+        pub psi_max: f64 = 5.0,
+        /// Divide the loss by 1 + μΨ, as the released code does.
+        pub normalize_loss: bool = true,
+    }
+}
+
+impl AlgoSpec for EpoReleasedParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "epo-released",
+        label: "EPO-released",
+        folder: "EPOReleased",
+        summary: "EPO as its authors' released code means it, defects repaired (Gao et al. 2024)",
+        headlines: &[("μ", MU), ("KL", KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value, CostStream::Variance]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        require(&[("algo.alpha", self.alpha)], |v| (0.0..=1.0).contains(&v), "must be from 0 to 1")?;
+        positive(&[("algo.mu", self.mu)])?;
+        check_psi_max(self.psi_max)
+    }
+
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(EpoReleased::new(self.clone())))
+    }
+}
+
+/// The objective of the released form. Nothing is carried from one epoch to the next.
 #[derive(Clone, Debug)]
 pub struct EpoReleased {
-    /// Its parameters; those that [`crate::Variant::Released`] names are read.
-    pub params: EpoParams,
-    alpha: f64,
+    /// Parameters of the algorithm.
+    pub params: EpoReleasedParams,
     psi: f64,
     penalty: f64,
     weights: [f64; 2],
 }
 
 impl EpoReleased {
-    /// At the start of training.
-    pub fn new(params: EpoParams) -> Self {
-        let alpha = match params.pmn {
-            Pmn::Both => 0.5,
-            Pmn::Linear => 1.0,
-            Pmn::Quadratic => 0.0,
-        };
-        Self { params, alpha, psi: 0.0, penalty: 0.0, weights: [0.0; 2] }
+    /// The objective at the start of training.
+    pub fn new(params: EpoReleasedParams) -> Self {
+        Self { params, psi: 0.0, penalty: 0.0, weights: [0.0; 2] }
     }
 }
 
 impl Objective for EpoReleased {
     fn begin(&mut self, cost: CostReading) {
-        self.psi = penalty_factor(cost.excess(), self.params.mu_init, 1.0, self.params.psi_max);
+        self.psi = penalty_factor(cost.excess(), self.params.mu, 1.0, self.params.psi_max);
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {
         let surr =
             [0, 1].map(|k| cost_surrogate(whole, CostClip::None, self.params.clip, |i| whole.adv_c[k][i]));
-        let share = [self.psi * self.alpha, self.psi * (1.0 - self.alpha)];
+        let alpha = self.params.alpha;
+        let share = [self.psi * alpha, self.psi * (1.0 - alpha)];
         self.penalty = share[0] * softplus(surr[0]) + share[1] * softplus(surr[1]);
         self.weights = [share[0] * sigmoid(surr[0]), share[1] * sigmoid(surr[1])];
     }
@@ -64,9 +109,8 @@ impl Objective for EpoReleased {
         for (k, w) in self.weights.into_iter().enumerate() {
             loss += w * add_cost_gradient(mb, CostClip::None, self.params.clip, w, |i| mb.adv_c[k][i], dlogp);
         }
-        // the release divides by 1 + e^{…}, that is without the 1/μ
-        let scale =
-            if self.params.normalize_loss { 1.0 / (1.0 + self.psi * self.params.mu_init) } else { 1.0 };
+        // the released code divides by 1 + e^{…}, that is without the 1/μ
+        let scale = if self.params.normalize_loss { 1.0 / (1.0 + self.psi * self.params.mu) } else { 1.0 };
         dlogp.iter_mut().for_each(|g| *g *= scale);
         scale * loss
     }
@@ -74,8 +118,8 @@ impl Objective for EpoReleased {
     fn report(&self) -> Vec<(Metric, f64)> {
         let weight = self.weights[0] + self.weights[1];
         vec![
-            (ALPHA, self.alpha),
-            (MU, self.params.mu_init),
+            (ALPHA, self.params.alpha),
+            (MU, self.params.mu),
             (PSI, self.psi),
             (PENALTY, self.penalty),
             (COST_WEIGHT, weight),
@@ -94,8 +138,8 @@ mod tests {
         let logp = [1.5_f64.ln()];
         let adv_c = [vec![2.0], vec![-2.0]];
         let mb = Minibatch { logp: &logp, logp_old: &[0.0], adv_r: &[1.0], adv_c: &adv_c };
-        let mut obj =
-            EpoReleased::new(EpoParams { mu_init: 10.0, normalize_loss: false, ..EpoParams::default() });
+        let params = EpoReleasedParams { normalize_loss: false, ..EpoReleasedParams::default() };
+        let mut obj = EpoReleased::new(params);
         obj.begin(CostReading::new(26.0, 25.0).unwrap());
         obj.begin_pass(&mb);
         let psi = 0.271_828_182_8;
@@ -110,8 +154,8 @@ mod tests {
 
     #[test]
     fn the_factor_is_capped_in_episode_units() {
-        let mut obj =
-            EpoReleased::new(EpoParams { mu_init: 10.0, normalize_loss: false, ..EpoParams::default() });
+        let params = EpoReleasedParams { normalize_loss: false, ..EpoReleasedParams::default() };
+        let mut obj = EpoReleased::new(params);
         obj.begin(CostReading::new(400.0, 25.0).unwrap());
         assert!((obj.psi - 14.841_315_9).abs() < 1e-6, "e⁵/10, got {}", obj.psi);
     }

@@ -4,94 +4,114 @@
 //! repeat ≤ passes:  for each minibatch: critics step on MSE + c Σw²;  policy steps on the objective's loss − c_H H
 //!                   stop if KL over the whole batch > δ
 //! ```
-//! Source: OmniSafe's on-policy loop. Each network is a chain of its own: the critics never read the policy
-//! within an epoch, so they may lag behind it, and only learn from it how many passes there are. Every chain
-//! has the same seeded order of minibatches and runs it alone, so the bits do not depend on the number of
-//! threads.
+//! Source: OmniSafe's on-policy loop. Policy and critics are trained independently, each in the same seeded order of
+//! minibatches, and the critics make as many passes as the policy. `schedule.rs` distributes them over threads.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm, prefetch_rows};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::critics::{CriticWork, Queue, critic_metrics, critic_report, jobs, shuffle};
+use crate::config::{not_negative, positive, require};
+use crate::context::{Shuffles, UpdateContext};
+use crate::critics::{CriticBuffers, critic_jobs, critic_metrics, critic_report};
+use crate::schedule::{Passes, train_beside};
 use crate::{
     Agent, Algorithm, Batch, Epoch, Minibatch, Objective, RestoreError, UpdateError, UpdateReport, report,
 };
 
-/// Which divergence the KL stop reads. They agree to second order.
+/// The divergence that the KL stop reads. The two agree to second order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KlDirection {
-    /// `KL(old ‖ new)`: OmniSafe, and EPO's released code.
+    /// `KL(old ‖ new)`, as in OmniSafe and in EPO's released code.
     OldNew,
-    /// `KL(new ‖ old)`: EPO's Algorithm 1.
+    /// `KL(new ‖ old)`, as in EPO's Algorithm 1.
     NewOld,
 }
 
-/// What all updates share. The defaults are OmniSafe's, with which the EPO paper compared, but for δ (`docs/results.md`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UpdateConfig {
-    /// Most passes over the batch. 40. The order of each is held for the epoch: 4 bytes per pass and sample.
-    pub passes: usize,
-    /// Samples in a minibatch. 64.
-    pub batch: usize,
-    /// Learning rate of the policy. 3e-4.
-    pub lr: f64,
-    /// Whether the policy's learning rate decays linearly to 0 over the run. True.
-    pub lr_decay: bool,
-    /// Learning rate of the critics, constant. 3e-4.
-    pub critic_lr: f64,
-    /// Weight of Σw² in a critic's loss. 0.001.
-    pub critic_l2: f64,
-    /// Largest norm of a gradient. 40.
-    pub max_grad_norm: f64,
-    /// Weight of the entropy bonus. 0.
-    pub entropy: f64,
-    /// δ: the passes stop when the KL divergence exceeds it. 0.006; OmniSafe has 0.02. The episode costs of a batch are noisy,
-    /// and passes after the first few seem to learn mostly the noise.
-    pub target_kl: f64,
-    /// Whether they do. True.
-    pub kl_stop: bool,
-    /// Which divergence. `old-new`.
-    pub kl_direction: KlDirection,
-}
-
-impl Default for UpdateConfig {
-    fn default() -> Self {
-        Self {
-            passes: 40,
-            batch: 64,
-            lr: 3e-4,
-            lr_decay: true,
-            critic_lr: 3e-4,
-            critic_l2: 1e-3,
-            max_grad_norm: 40.0,
-            entropy: 0.0,
-            target_kl: 0.006,
-            kl_stop: true,
-            kl_direction: KlDirection::OldNew,
-        }
+epo_core::parameters! {
+    /// Settings that all updates share.
+    ///
+    /// The defaults are OmniSafe's, which the EPO paper compared with, except for `target_kl` (`docs/results.md`).
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct UpdateConfig {
+        /// Maximum number of passes over the batch per epoch.
+        pub passes: usize = 40,
+        /// Number of samples in a minibatch.
+        pub minibatch: usize = 64,
+        /// Learning rate of the policy.
+        pub lr: f64 = 3e-4,
+        /// Decay the learning rate of the policy linearly to 0 over the run.
+        pub lr_decay: bool = true,
+        /// Learning rate of the critics, constant.
+        pub critic_lr: f64 = 3e-4,
+        /// Weight of the L2 penalty Σw² in the loss of a critic.
+        pub critic_l2: f64 = 1e-3,
+        /// Upper bound on the norm of a gradient.
+        pub max_grad_norm: f64 = 40.0,
+        /// Weight of the entropy bonus in the loss of the policy. A larger weight keeps the policy more random.
+        pub entropy: f64 = 0.0,
+        /// Upper bound δ on the KL divergence of an epoch, in nat; see `kl_stop`. OmniSafe uses 0.02. The episode costs
+        /// of a batch are noisy, and late passes seem to learn mostly that noise; so the bound is lower here.
+        pub target_kl: f64 = 0.006,
+        /// Stop the passes of an epoch once the KL divergence exceeds `target_kl`.
+        pub kl_stop: bool = true,
+        /// Divergence of the KL stop: `old-new` for KL(old ‖ new), `new-old` for KL(new ‖ old).
+        pub kl_direction: KlDirection = KlDirection::OldNew,
     }
 }
 
-/// An objective in the shared loop.
+impl UpdateConfig {
+    /// The default settings for a family of tasks (the preset).
+    ///
+    /// The cost of a velocity task varies less between episodes, so late passes learn less noise. With OmniSafe's
+    /// `target_kl` the return there rose twice as fast (`docs/results.md`).
+    pub fn preset(family: TaskFamily) -> Self {
+        match family {
+            TaskFamily::Navigation => Self::default(),
+            TaskFamily::Velocity => Self { target_kl: 0.02, ..Self::default() },
+        }
+    }
+
+    /// Refuses a setting that makes no sense.
+    ///
+    /// # Errors
+    /// The error names the key.
+    pub fn check(&self) -> Result<(), UpdateError> {
+        positive(&[
+            ("train.passes", self.passes as f64),
+            ("train.minibatch", self.minibatch as f64),
+            ("train.max_grad_norm", self.max_grad_norm),
+        ])?;
+        not_negative(&[
+            ("train.lr", self.lr),
+            ("train.critic_lr", self.critic_lr),
+            ("train.critic_l2", self.critic_l2),
+            ("train.target_kl", self.target_kl),
+        ])?;
+        require(&[("train.entropy", self.entropy)], |_| true, "must be a finite number")
+    }
+}
+
+/// The update of a first-order method: an objective in the shared loop.
 #[derive(Debug)]
 pub struct FirstOrder {
-    /// What is minimised.
+    /// The objective, which is minimised.
     pub objective: Box<dyn Objective>,
     config: UpdateConfig,
     streams: usize,
-    actor: Option<ActorWork>,
-    critics: Vec<CriticWork>,
-    orders: Vec<Vec<u32>>,
+    actor: Option<ActorBuffers>,
+    critics: Vec<CriticBuffers>,
+    shuffles: Shuffles,
 }
 
 impl FirstOrder {
     /// The loop around `objective`, which reads `streams` cost streams.
     pub fn new(objective: Box<dyn Objective>, config: UpdateConfig, streams: usize) -> Self {
-        Self { objective, config, streams, actor: None, critics: Vec::new(), orders: Vec::new() }
+        let (actor, critics, shuffles) = Default::default();
+        Self { objective, config, streams, actor, critics, shuffles }
     }
 }
 
@@ -99,36 +119,22 @@ impl Algorithm for FirstOrder {
     fn update(
         &mut self,
         agent: &mut Agent,
-        batch: &Batch,
+        batch: &Batch<'_>,
         cost: CostReading,
         epoch: Epoch,
     ) -> Result<UpdateReport, UpdateError> {
-        let Self { objective, config, actor, critics, orders, .. } = self;
-        let config = &*config;
-        let actor = actor.get_or_insert_with(|| ActorWork::new(agent, config.batch));
+        let Self { objective, config, actor, critics, shuffles, .. } = self;
+        let buffers = actor.get_or_insert_with(|| ActorBuffers::new(agent, config.minibatch));
         let lr = if config.lr_decay { config.lr * epoch.remaining() } else { config.lr };
         objective.begin(cost);
 
-        let Agent { policy, policy_adam, critic_r, critics_c, .. } = agent;
-        shuffle(orders, config.passes.max(1), batch.len(), epoch);
-        let orders = &orders[..];
-        let queue = Queue::new(jobs(critic_r, critics_c, critics, batch, config.batch), orders, 1);
-        let mut result = Ok(());
-        rayon::scope(|scope| {
-            // this thread takes the policy first, so nobody ever waits for a thread that is not there
-            for _ in 1..rayon::current_num_threads().min(2 + batch.costs.len()) {
-                scope.spawn(|_| queue.work(batch, config, epoch));
-            }
-            let open = queue.open();
-            result =
-                actor.run(&mut **objective, policy, policy_adam, batch, orders, config, epoch, lr, &queue);
-            drop(open);
-            queue.work(batch, config, epoch);
-        });
-        result?;
-        queue.into_result()?;
+        let Agent { policy, policy_adam: adam, critic_r, critics_c, .. } = agent;
+        let context = shuffles.context(batch, config, epoch);
+        let jobs = critic_jobs(critic_r, critics_c, critics, &context);
+        let mut actor = Actor { objective: &mut **objective, policy, adam, lr, buffers };
+        train_beside(jobs, &context, |passes| actor.train(&context, passes))?;
 
-        let mut values = actor.report(policy, lr);
+        let mut values = actor.report();
         values.extend(critic_report(critics, batch));
         values.extend(objective.report());
         Ok(UpdateReport { values })
@@ -151,9 +157,9 @@ impl Algorithm for FirstOrder {
 const POLICY_METRICS: [Metric; 7] =
     [report::KL, report::STOP_ITER, report::ENTROPY, report::RATIO, report::STD, report::LR, report::LOSS_PI];
 
-/// Buffers of the policy's chain.
+/// Buffers and results of the policy's passes, reused from epoch to epoch.
 #[derive(Debug)]
-struct ActorWork {
+struct ActorBuffers {
     ws: PolicyWorkspace,
     logp_old: Vec<f64>,
     adv_r: Vec<f64>,
@@ -164,13 +170,14 @@ struct ActorWork {
     new: Dist,
     /// `ln π` of the whole batch before a pass.
     logp: Vec<f64>,
+    /// Number of passes made in this epoch.
     passes: usize,
     loss: f64,
     kl: f64,
     ratio: f64,
 }
 
-impl ActorWork {
+impl ActorBuffers {
     fn new(agent: &Agent, minibatch: usize) -> Self {
         Self {
             ws: agent.policy.workspace(minibatch),
@@ -189,105 +196,101 @@ impl ActorWork {
         }
     }
 
-    /// All passes of the policy; allows the critics each pass that it begins.
-    fn run(
-        &mut self,
-        objective: &mut dyn Objective,
-        policy: &mut Policy,
-        adam: &mut Adam,
-        batch: &Batch,
-        orders: &[Vec<u32>],
-        config: &UpdateConfig,
-        epoch: Epoch,
-        lr: f64,
-        queue: &Queue<'_>,
-    ) -> Result<(), UpdateError> {
-        let Batch { rollout, adv_r, adv_c, .. } = batch;
-        policy.dist(&rollout.obs, &mut self.ws, &mut self.old);
-        self.logp.clone_from(&rollout.logp);
-        self.passes = 0;
-        loop {
-            objective.begin_pass(&Minibatch { logp: &self.logp, logp_old: &rollout.logp, adv_r, adv_c });
-            self.pass(objective, policy, adam, batch, &orders[self.passes], config, epoch, lr)?;
-            self.passes += 1;
-
-            // the whole batch under the new policy: for the stop, and for the next pass
-            let last = self.passes >= config.passes;
-            if !(last || config.kl_stop || objective.reads_whole_batch()) {
-                queue.allow();
-                continue;
-            }
-            policy.dist(&rollout.obs, &mut self.ws, &mut self.new);
-            self.new.log_prob(&rollout.action, &mut self.logp);
-            self.kl = match config.kl_direction {
-                KlDirection::OldNew => self.old.kl(&self.new),
-                KlDirection::NewOld => self.new.kl(&self.old),
-            };
-            if last || config.kl_stop && self.kl > config.target_kl {
-                let ratios = self.logp.iter().zip(&rollout.logp).map(|(new, old)| (new - old).exp());
-                self.ratio = ratios.sum::<f64>() / batch.len() as f64;
-                return Ok(());
-            }
-            queue.allow();
-        }
-    }
-
-    /// One pass over the batch. A step with a non-finite loss or gradient is not taken.
-    fn pass(
-        &mut self,
-        objective: &dyn Objective,
-        policy: &mut Policy,
-        adam: &mut Adam,
-        batch: &Batch,
-        order: &[u32],
-        config: &UpdateConfig,
-        epoch: Epoch,
-        lr: f64,
-    ) -> Result<(), UpdateError> {
-        let mut sum = 0.0;
-        let mut minibatches = order.chunks(config.batch).enumerate().peekable();
-        while let Some((k, index)) = minibatches.next() {
-            if let Some((_, next)) = minibatches.peek() {
-                prefetch_rows(&batch.rollout.obs, policy.net().inputs(), next);
-            }
-            self.gather(batch, index);
-            let logp = policy.log_prob(&mut self.ws);
-            let mb = Minibatch { logp, logp_old: &self.logp_old, adv_r: &self.adv_r, adv_c: &self.adv_c };
-            let loss = objective.loss(&mb, &mut self.dlogp);
-            policy.backward(&mut self.ws, &self.dlogp, config.entropy, &mut self.grad);
-            let norm = clip_grad_norm(&mut self.grad, config.max_grad_norm);
-            for (what, value) in [("policy loss", loss), ("policy gradient", norm)] {
-                if !value.is_finite() {
-                    let place = format!("epoch {}, pass {}, minibatch {k}", epoch.index, self.passes);
-                    return Err(UpdateError::NotFinite { what: what.into(), value, place });
-                }
-            }
-            policy.update(|p| adam.step(p, &self.grad, lr));
-            sum += loss * index.len() as f64;
-        }
-        self.loss = sum / batch.len() as f64;
-        Ok(())
-    }
-
-    /// Loads the samples that `index` names.
-    fn gather(&mut self, batch: &Batch, index: &[u32]) {
+    /// Loads the samples in `index`.
+    fn gather(&mut self, batch: &Batch<'_>, index: &[u32]) {
         fn pick(to: &mut Vec<f64>, from: &[f64], index: &[u32]) {
             to.clear();
             to.extend(index.iter().map(|&i| from[i as usize]));
         }
         self.ws.gather(&batch.rollout.obs, &batch.rollout.action, index);
         pick(&mut self.logp_old, &batch.rollout.logp, index);
-        pick(&mut self.adv_r, &batch.adv_r, index);
-        for (to, from) in self.adv_c.iter_mut().zip(&batch.adv_c) {
+        pick(&mut self.adv_r, batch.adv_r, index);
+        for (to, from) in self.adv_c.iter_mut().zip(batch.adv_c) {
             pick(to, from, index);
         }
         self.dlogp.clear();
         self.dlogp.resize(index.len(), 0.0);
     }
+}
 
-    fn report(&self, policy: &Policy, lr: f64) -> Vec<(Metric, f64)> {
-        let std = policy.std().iter().sum::<f64>() / policy.std().len().max(1) as f64;
-        let values = [self.kl, self.passes as f64, self.new.entropy(), self.ratio, std, lr, self.loss];
+/// The policy in an update: its parameters, its optimiser and its objective.
+struct Actor<'a> {
+    objective: &'a mut dyn Objective,
+    policy: &'a mut Policy,
+    adam: &'a mut Adam,
+    /// Learning rate of this epoch.
+    lr: f64,
+    buffers: &'a mut ActorBuffers,
+}
+
+impl Actor<'_> {
+    /// Makes all passes of the policy, and announces each one but the first to the critics.
+    fn train(&mut self, context: &UpdateContext<'_>, passes: &Passes<'_, '_>) -> Result<(), UpdateError> {
+        let UpdateContext { batch: &Batch { rollout, adv_r, adv_c, .. }, config, .. } = *context;
+        self.policy.dist(&rollout.obs, &mut self.buffers.ws, &mut self.buffers.old);
+        self.buffers.logp.clone_from(&rollout.logp);
+        self.buffers.passes = 0;
+        loop {
+            let logp = &self.buffers.logp;
+            self.objective.begin_pass(&Minibatch { logp, logp_old: &rollout.logp, adv_r, adv_c });
+            self.pass(context)?;
+            self.buffers.passes += 1;
+
+            // the whole batch under the new policy: for the stop, and for the next pass
+            let last = self.buffers.passes >= config.passes;
+            if !(last || config.kl_stop || self.objective.reads_whole_batch()) {
+                passes.announce();
+                continue;
+            }
+            let ActorBuffers { ws, old, new, logp, kl, ratio, .. } = &mut *self.buffers;
+            self.policy.dist(&rollout.obs, ws, new);
+            new.log_prob(&rollout.action, logp);
+            *kl = match config.kl_direction {
+                KlDirection::OldNew => old.kl(new),
+                KlDirection::NewOld => new.kl(old),
+            };
+            if last || config.kl_stop && *kl > config.target_kl {
+                let ratios = logp.iter().zip(&rollout.logp).map(|(new, old)| (new - old).exp());
+                *ratio = ratios.sum::<f64>() / rollout.len() as f64;
+                return Ok(());
+            }
+            passes.announce();
+        }
+    }
+
+    /// Makes one pass over the batch. A step with a loss or gradient that is not finite is not taken.
+    fn pass(&mut self, context: &UpdateContext<'_>) -> Result<(), UpdateError> {
+        let UpdateContext { batch, config, epoch, .. } = context;
+        let Self { objective, policy, adam, lr, buffers } = self;
+        let mut sum = 0.0;
+        let mut minibatches = context.minibatches(buffers.passes).enumerate().peekable();
+        while let Some((k, index)) = minibatches.next() {
+            if let Some((_, next)) = minibatches.peek() {
+                prefetch_rows(&batch.rollout.obs, policy.net().inputs(), next);
+            }
+            buffers.gather(batch, index);
+            let ActorBuffers { ws, logp_old, adv_r, adv_c, dlogp, grad, .. } = &mut **buffers;
+            let mb = Minibatch { logp: policy.log_prob(ws), logp_old, adv_r, adv_c };
+            let loss = objective.loss(&mb, dlogp);
+            policy.backward(ws, dlogp, config.entropy, grad);
+            let norm = clip_grad_norm(grad, config.max_grad_norm);
+            for (what, value) in [("policy loss", loss), ("policy gradient", norm)] {
+                if !value.is_finite() {
+                    let place = format!("epoch {}, pass {}, minibatch {k}", epoch.index, buffers.passes);
+                    return Err(UpdateError::NotFinite { what: what.into(), value, place });
+                }
+            }
+            policy.update(|p| adam.step(p, grad, *lr));
+            sum += loss * index.len() as f64;
+        }
+        buffers.loss = sum / batch.len() as f64;
+        Ok(())
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        let (std, b) = (self.policy.std(), &self.buffers);
+        let std = std.iter().sum::<f64>() / std.len().max(1) as f64;
+        let values = [b.kl, b.passes as f64, b.new.entropy(), b.ratio, std, self.lr, b.loss];
         POLICY_METRICS.into_iter().zip(values).collect()
     }
 }

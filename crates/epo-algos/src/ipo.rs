@@ -1,4 +1,4 @@
-//! IPO: interior point; the cost weighs more the closer it comes to its limit from below.
+//! IPO: an interior-point method. The weight of the cost grows as the cost approaches its limit from below.
 //!
 //! ```text
 //! paper    max  L_r + κ ln(d − J_c)          gradient: a cost weight κ / (d − J_c), undefined from the limit on
@@ -9,40 +9,67 @@
 //! logarithm because it is undefined where the policy violates and explodes at the limit. Deviation: OmniSafe
 //! adds 1e-8 to the denominator; the case `J_c = d` is written out instead, with the same result.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 
-use crate::report::COST_WEIGHT;
-use crate::{Minibatch, Objective, clipped_surrogate};
+use crate::config::{check_clip, not_negative};
+use crate::report::{COST_WEIGHT, KL};
+use crate::{
+    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
+    clipped_surrogate,
+};
 
-/// Parameters of IPO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct IpoParams {
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-    /// κ, strength of the barrier (1/t in the paper). 0.01.
-    pub kappa: f64,
-    /// p_max, the weight at and beyond the limit. 1.
-    pub penalty_max: f64,
-}
-
-impl Default for IpoParams {
-    fn default() -> Self {
-        Self { clip: 0.2, kappa: 0.01, penalty_max: 1.0 }
+epo_core::parameters! {
+    /// Parameters of IPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct IpoParams {
+        /// Half-width ε of the clip of the probability ratio.
+        pub clip: f64 = 0.2,
+        /// Strength κ of the barrier (1/t in the paper). A larger value keeps the cost farther below the limit.
+        pub kappa: f64 = 0.01,
+        /// Upper bound p_max on the weight of the cost, and its value at and above the limit.
+        pub penalty_max: f64 = 1.0,
     }
 }
 
-/// IPO with the weight of this epoch. It has no memory beyond the epoch.
+impl AlgoSpec for IpoParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "ipo",
+        label: "IPO",
+        folder: "IPO",
+        summary: "PPO with an interior-point barrier (Liu et al. 2020)",
+        headlines: &[("KL", KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        not_negative(&[("algo.kappa", self.kappa), ("algo.penalty_max", self.penalty_max)])
+    }
+
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(Ipo::new(self.clone())))
+    }
+}
+
+/// The objective of IPO with the weight of this epoch. Nothing is carried from one epoch to the next.
 #[derive(Clone, Debug)]
 pub struct Ipo {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: IpoParams,
     penalty: f64,
 }
 
 impl Ipo {
-    /// At the start of training.
+    /// The objective at the start of training.
     pub fn new(params: IpoParams) -> Self {
         Self { params, penalty: 0.0 }
     }

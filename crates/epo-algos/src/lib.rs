@@ -1,17 +1,19 @@
-//! What is learned from a batch: GAE, surrogates, and one file per algorithm.
+//! Algorithms: advantage estimation, surrogates, and one file per algorithm.
 //!
 //! ```text
-//! Rollout ─▶ Batch::estimate(&Agent) ─▶ Algorithm::update(&mut Agent, &Batch, CostReading) ─▶ UpdateReport
+//! Rollout ──Estimator::estimate──▶ Batch ──Algorithm::update(&mut Agent, CostReading)──▶ UpdateReport
 //! ```
 //!
-//! A first-order method states its loss and `∂L/∂ ln π` ([`Objective`]); [`FirstOrder`] makes passes,
-//! minibatches and the KL stop of it. [`AlgoConfig`] names every algorithm with its documented defaults;
-//! `docs/algorithms.md` compares them, `docs/epo.md` maps the EPO paper to this code.
+//! A first-order method gives its loss and `∂L/∂ ln π` ([`Objective`]); [`FirstOrder`] makes the passes over minibatches
+//! and stops at the KL bound. [`AlgoSpec`] is the description of an algorithm, in the algorithm's own file.
+//! [`AlgoConfig`] lists all of them. `docs/algorithms.md` compares them; `docs/epo.md` maps the EPO paper to this code.
 
 mod agent;
 mod appo;
+mod auto;
 mod batch;
 mod config;
+mod context;
 mod cpo;
 mod critics;
 mod dual;
@@ -20,26 +22,29 @@ mod epo_released;
 mod first_order;
 mod gae;
 mod ipo;
+mod legacy;
 mod objective;
 mod p3o;
 pub mod pmn;
 mod ppo;
 mod ppo_lag;
 pub mod report;
+mod schedule;
 mod surrogate;
 mod trust_region;
 
 pub use agent::{Agent, CostStream, Critic, LoadError, NamedTensor};
 pub use appo::{Appo, AppoParams};
-pub use batch::{Batch, Discount, Estimate, Lane, Rollout};
-pub use config::AlgoConfig;
+pub use batch::{Batch, Discount, Estimate, Estimator, Lane, Rollout};
+pub use config::{AlgoConfig, AlgoInfo, AlgoSpec, Method};
 pub use cpo::{Cpo, CpoParams, Dual};
 pub use dual::Multiplier;
-pub use epo::{Epo, EpoParams, MuLaw, Pmn, QuadStream, ScaleBy, Variant};
-pub use epo_released::EpoReleased;
+pub use epo::{Epo, EpoParams, MuLaw, Pmn, QuadStream, ScaleBy};
+pub use epo_released::{EpoReleased, EpoReleasedParams};
 pub use first_order::{FirstOrder, KlDirection, UpdateConfig};
 pub use gae::gae;
 pub use ipo::{Ipo, IpoParams};
+pub use legacy::modernise;
 pub use objective::{Algorithm, Epoch, Minibatch, Objective, RestoreError, UpdateError, UpdateReport};
 pub use p3o::{P3o, P3oParams};
 pub use pmn::Smooth;

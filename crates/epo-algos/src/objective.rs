@@ -1,4 +1,4 @@
-//! The two traits of this crate and what passes through them.
+//! The two traits of this crate, [`Objective`] and [`Algorithm`], and the types in their signatures.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Agent, Batch};
 
-/// The samples that a loss is taken over. All slices have one entry per sample.
+/// The samples of a loss. All slices have one entry per sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Minibatch<'a> {
     /// `ln π(a|s)` of the policy that is being updated.
@@ -37,40 +37,39 @@ impl Minibatch<'_> {
     }
 }
 
-/// What a first-order method states about itself; [`crate::FirstOrder`] does the rest.
+/// The loss of a first-order method; [`crate::FirstOrder`] minimises it.
 ///
-/// Every loss of the PPO family reaches the parameters only through `ln π(a_i|s_i)`, so the loss and its
-/// derivative with respect to those numbers are all that an algorithm has to give.
+/// Every loss of the PPO family depends on the parameters only through `ln π(a_i|s_i)`. So an algorithm gives the loss
+/// and its derivative with respect to those numbers, and nothing else.
 pub trait Objective: std::fmt::Debug + Send + Sync {
-    /// Once per epoch, before the first pass: multipliers and penalty factors move here.
+    /// Called once per epoch, before the first pass. Multipliers and penalty factors change here.
     fn begin(&mut self, cost: CostReading);
 
-    /// Before each pass, with `logp` of the whole batch under the policy as it is then.
+    /// Called before each pass with the whole batch; `logp` is that of the current policy.
     ///
-    /// A loss that is not linear in an expectation takes its coefficient from here: from 64 samples it would
-    /// be biased.
+    /// A loss that is not linear in an expectation computes its coefficient here: from 64 samples it would be biased.
     fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
 
-    /// Whether [`begin_pass`](Self::begin_pass) reads it. If not, and if no KL stop asks for it, `logp` stays that of the
-    /// first pass: an evaluation of the whole batch saved.
+    /// Whether [`begin_pass`](Self::begin_pass) reads the whole batch. If it does not, and there is no KL stop, the
+    /// evaluation of the whole batch between passes is left out.
     fn reads_whole_batch(&self) -> bool {
         false
     }
 
-    /// The loss, to be minimised; overwrites `dlogp` with `∂L/∂logp_i`.
+    /// Returns the loss, which is minimised, and overwrites `dlogp` with `∂L/∂logp_i`.
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64;
 
-    /// Own metrics with their values for this epoch.
+    /// The algorithm's own metrics with their values for this epoch.
     fn report(&self) -> Vec<(Metric, f64)> {
         Vec::new()
     }
 
-    /// Training state for a checkpoint: what [`begin`](Self::begin) changes and the next epoch needs.
+    /// The training state for a checkpoint: the numbers that [`begin`](Self::begin) changes and the next epoch needs.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    /// Takes back what [`state`](Self::state) gave.
+    /// Restores the state that [`state`](Self::state) returned.
     fn restore(&mut self, _state: &Value) -> Result<(), RestoreError> {
         Ok(())
     }
@@ -78,11 +77,11 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
 
 /// A method that improves an agent from a batch.
 pub trait Algorithm: std::fmt::Debug + Send {
-    /// One epoch's update: the only place where parameters change. Runs on the current rayon pool.
+    /// Updates the agent for one epoch. Parameters change here and nowhere else. It runs on the current rayon pool.
     fn update(
         &mut self,
         agent: &mut Agent,
-        batch: &Batch,
+        batch: &Batch<'_>,
         cost: CostReading,
         epoch: Epoch,
     ) -> Result<UpdateReport, UpdateError>;
@@ -90,32 +89,32 @@ pub trait Algorithm: std::fmt::Debug + Send {
     /// Every metric that [`update`](Self::update) reports, in its order: the columns of `progress.csv`.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// Training state for a checkpoint (multipliers, penalty factors; the networks are the agent's).
+    /// The training state for a checkpoint: multipliers and penalty factors. The networks belong to the agent.
     fn state(&self) -> Value;
 
-    /// Takes back what [`state`](Self::state) gave; afterwards the next update is the same to the bit.
+    /// Restores the state that [`state`](Self::state) returned; the next update is then the same to the bit.
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
 }
 
-/// Where in the run an update stands: it names the order of the minibatches and the learning rate.
+/// The position of an update in its run. It decides the order of the minibatches and the learning rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
-    /// Counted from 0.
+    /// Number of the epoch, from 0.
     pub index: u32,
-    /// How many the run has.
+    /// Number of epochs of the run.
     pub total: u32,
     /// Seed of the run.
     pub seed: u64,
 }
 
 impl Epoch {
-    /// `1 − index/total`, the factor of a learning rate that decays linearly to 0.
+    /// Returns `1 − index/total`, the factor of a learning rate that decays linearly to 0.
     pub fn remaining(self) -> f64 {
         1.0 - f64::from(self.index) / f64::from(self.total.max(1))
     }
 }
 
-/// What an update did, as metrics in a fixed order.
+/// The metrics of an update, in a fixed order.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct UpdateReport {
     /// Metrics and values.
@@ -123,17 +122,17 @@ pub struct UpdateReport {
 }
 
 impl UpdateReport {
-    /// The value of a metric, if it was reported.
+    /// Returns the value of a metric, if it was reported.
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.values.iter().find(|(m, _)| *m == metric).map(|(_, v)| *v)
     }
 }
 
-/// Why an update stopped. Parameters are as the last good step left them: finite.
+/// The reason why an update stopped. The parameters are those after the last step that was finite.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// A number that should be finite is not. It was found before it could reach a parameter.
+    /// A number that should be finite is not. It has not reached a parameter.
     #[error("{what} is {value} ({place})")]
     NotFinite {
         /// Which quantity.
@@ -143,7 +142,7 @@ pub enum UpdateError {
         /// Sample, pass and minibatch.
         place: String,
     },
-    /// A parameter of the algorithm that makes no sense.
+    /// A setting that makes no sense.
     #[error("{key} = {value}: {reason}")]
     Config {
         /// Dotted name.
@@ -167,7 +166,7 @@ impl UpdateError {
     }
 }
 
-/// A checkpoint's state does not fit the algorithm.
+/// The state in a checkpoint does not fit the algorithm.
 #[derive(Debug, thiserror::Error)]
 #[error("the saved state of the algorithm does not fit: {0}")]
 pub struct RestoreError(pub String);
@@ -177,7 +176,7 @@ pub(crate) fn from_state<T: serde::de::DeserializeOwned>(state: &Value) -> Resul
     serde_json::from_value(state.clone()).map_err(|e| RestoreError(e.to_string()))
 }
 
-/// Writes a state with serde. Non-finite numbers would become null and be refused on reading.
+/// Writes a state with serde. A number that is not finite becomes null, which is refused on reading.
 pub(crate) fn to_state<T: serde::Serialize>(state: &T) -> Value {
     serde_json::to_value(state).unwrap_or(Value::Null)
 }

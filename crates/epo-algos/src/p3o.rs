@@ -1,4 +1,4 @@
-//! P3O: an exact penalty; a hinge on the clipped cost surrogate with a large fixed factor.
+//! P3O: an exact penalty, that is a hinge on the clipped cost surrogate with a large constant factor.
 //!
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + κ max(0, E[max(ρ A_c, clip(ρ) A_c)] + (1−γ)(J_c − d))
@@ -8,51 +8,76 @@
 //! by (1−γ): `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate
 //! that the hinge is a plain switch with weight κ. The expectation is the minibatch's, as published.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::{check_clip, not_negative, positive, require};
 use crate::objective::{from_state, to_state};
-use crate::report::KAPPA;
+use crate::report::{KAPPA, KL};
 use crate::{
-    CostClip, Minibatch, Objective, RestoreError, add_cost_gradient, clipped_surrogate, cost_surrogate,
+    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, RestoreError,
+    UpdateConfig, UpdateError, add_cost_gradient, auto, clipped_surrogate, cost_surrogate,
 };
 
-/// Parameters of P3O.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct P3oParams {
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-    /// Clip of the cost surrogate. `max`, the paper's.
-    pub cost_clip: CostClip,
-    /// What J_c − d is multiplied with. 0 means 1 − γ, the paper's.
-    pub violation_scale: f64,
-    /// κ at the start. 20.
-    pub kappa: f64,
-    /// g, growth of κ per epoch. 1: none.
-    pub kappa_growth: f64,
-    /// κ_max. 100.
-    pub kappa_max: f64,
-}
-
-impl Default for P3oParams {
-    fn default() -> Self {
-        Self {
-            clip: 0.2,
-            cost_clip: CostClip::Max,
-            violation_scale: 0.0,
-            kappa: 20.0,
-            kappa_growth: 1.0,
-            kappa_max: 100.0,
-        }
+epo_core::parameters! {
+    /// Parameters of P3O.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct P3oParams {
+        /// Half-width ε of the clip of the probability ratio.
+        pub clip: f64 = 0.2,
+        /// Clip of the cost surrogate: `max` (the paper's), `min` or `none` (OmniSafe's).
+        pub cost_clip: CostClip = CostClip::Max,
+        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 − γ of the cost, as in the paper.
+        /// OmniSafe uses 1.
+        #[serde(with = "auto")]
+        pub violation_scale: Option<f64> = None,
+        /// Penalty factor κ in the first epoch.
+        pub kappa: f64 = 20.0,
+        /// Factor on κ from one epoch to the next. 1 keeps κ constant.
+        pub kappa_growth: f64 = 1.0,
+        /// Upper bound on the penalty factor κ.
+        pub kappa_max: f64 = 100.0,
     }
 }
 
-/// P3O with its penalty factor.
+impl AlgoSpec for P3oParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "p3o",
+        label: "P3O",
+        folder: "P3O",
+        summary: "PPO with an exact penalty on a clipped cost surrogate (Zhang et al. 2022)",
+        headlines: &[("κ", KAPPA), ("KL", KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        positive(&[
+            ("algo.kappa_growth", self.kappa_growth),
+            ("algo.violation_scale", self.violation_scale.unwrap_or(1.0)),
+        ])?;
+        not_negative(&[("algo.kappa", self.kappa), ("algo.kappa_max", self.kappa_max)])?;
+        require(&[("algo.kappa", self.kappa)], |v| v <= self.kappa_max, "must not exceed kappa_max")
+    }
+
+    fn method(&self, _update: &UpdateConfig, discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(P3o::new(self.clone(), discount.gamma_c)))
+    }
+}
+
+/// The objective of P3O with its penalty factor.
 #[derive(Clone, Debug)]
 pub struct P3o {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: P3oParams,
     scale: f64,
     kappa: f64,
@@ -60,11 +85,11 @@ pub struct P3o {
 }
 
 impl P3o {
-    /// At the start of training; γ is the discount of the cost.
+    /// The objective at the start of training. `gamma` is the discount of the cost.
     pub fn new(params: P3oParams, gamma: f64) -> Self {
-        // the first `begin` multiplies by g once: start one step behind
+        // every `begin` multiplies by the growth, the first one too: start one factor below
         let kappa = params.kappa / params.kappa_growth;
-        let scale = if params.violation_scale == 0.0 { 1.0 - gamma } else { params.violation_scale };
+        let scale = params.violation_scale.unwrap_or(1.0 - gamma);
         Self { scale, kappa, violation: 0.0, params }
     }
 }
@@ -133,7 +158,8 @@ mod tests {
     #[test]
     fn the_form_of_omnisafe() {
         // −1 + 20·(0.5 + 10) = 209, gradient −1 + 10: neither clipped nor scaled
-        let params = P3oParams { cost_clip: CostClip::None, violation_scale: 1.0, ..P3oParams::default() };
+        let params =
+            P3oParams { cost_clip: CostClip::None, violation_scale: Some(1.0), ..P3oParams::default() };
         let (l, g) = loss(params, 35.0, 0.5);
         assert!((l - 209.0).abs() < 1e-9 && (g - 9.0).abs() < 1e-9, "{l} {g}");
     }

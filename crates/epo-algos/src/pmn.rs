@@ -1,10 +1,10 @@
-//! The Penalty Metric Network: what turns a violation into a penalty.
+//! The Penalty Metric Network: the functions that turn a violation into a penalty.
 //!
 //! ```text
 //! filter      F⁺ = max(F, 0), or smooth: sp_β(F) = ln(1 + e^{βF}) / β
 //! weighting   Φ(x) = α x + (1 − α) x²                                      near stream + far stream
 //! region      near F̂ ≤ ½: α = 1     mid ½ < F̂ ≤ 1: α = ½     far F̂ > 1: α = 0
-//! factor      Ψ = e^{min(k F̂, ψ_max)} / μ                                  a constant for the gradient
+//! factor      Ψ = e^{min(k F̂, ψ_max)} / μ                                  constant for the gradient
 //! critics     V_N: (T_N − V_N)²     V_F = u²: T_F + V_F − 2√(T_F V_F) = (√T_F − √V_F)²
 //! ```
 //! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. The readings are argued in `docs/epo.md`.
@@ -28,18 +28,18 @@ pub fn sigmoid(x: f64) -> f64 {
     if x >= 0.0 { 1.0 / (1.0 + e) } else { e / (1.0 + e) }
 }
 
-/// The filter layer: what becomes of a violation before it is weighted.
+/// The filter layer, which is applied to a violation before it is weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smooth {
-    /// `ln(1 + e^{βx}) / β`: a gradient everywhere, also inside the feasible region.
+    /// `ln(1 + e^{βx}) / β`. It has a gradient everywhere, also within the limit.
     Softplus,
-    /// `max(x, 0)`: no penalty and no gradient inside.
+    /// `max(x, 0)`. It has no penalty and no gradient within the limit.
     Relu,
 }
 
 impl Smooth {
-    /// Value and slope at `x`; `sharpness` is β, which ReLU does not need (it is β → ∞).
+    /// Value and slope at `x`. `sharpness` is β; ReLU, which is the limit β → ∞, ignores it.
     pub fn apply(self, x: f64, sharpness: f64) -> (f64, f64) {
         match self {
             Self::Softplus => (softplus(sharpness * x) / sharpness, sigmoid(sharpness * x)),
@@ -48,7 +48,7 @@ impl Smooth {
     }
 }
 
-/// The weighting layer `Φ(x) = αx + (1−α)x²`: value and slope.
+/// The value and the slope of the weighting layer `Φ(x) = αx + (1−α)x²`.
 ///
 /// ```
 /// use epo_algos::pmn::penalty_metric;
@@ -58,7 +58,7 @@ pub fn penalty_metric(x: f64, alpha: f64) -> (f64, f64) {
     (alpha * x + (1.0 - alpha) * x * x, alpha + 2.0 * (1.0 - alpha) * x)
 }
 
-/// α by region of the normalised violation; each threshold belongs to the region on its left.
+/// The weight α of the region that a normalised violation falls in. Each threshold belongs to the region on its left.
 ///
 /// ```
 /// use epo_algos::pmn::alpha_by_region;
@@ -74,9 +74,40 @@ pub fn alpha_by_region(f_hat: f64, thresholds: [f64; 2]) -> f64 {
     }
 }
 
-/// `Ψ = e^{min(k F̂, ψ_max)} / μ`. The cap keeps it finite whatever the violation.
+/// The factor `Ψ = e^{min(k F̂, ψ_max)} / μ`. The bound ψ_max keeps it finite for any violation.
 pub fn penalty_factor(f_hat: f64, mu: f64, slope: f64, exponent_max: f64) -> f64 {
     (slope * f_hat).min(exponent_max).exp() / mu
+}
+
+/// The penalty of one epoch as a function of the normalised violation: `Ψ Φ(filter(F))`.
+///
+/// Training and `epo theory` both evaluate the penalty here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PenaltyFunction {
+    /// Filter of the violation.
+    pub smooth: Smooth,
+    /// Sharpness β of the softplus.
+    pub sharpness: f64,
+    /// Weight α of the linear stream.
+    pub alpha: f64,
+    /// Factor Ψ, a constant for the gradient.
+    pub psi: f64,
+}
+
+impl PenaltyFunction {
+    /// The penalty of a violation, and its derivative with respect to the violation at constant Ψ.
+    ///
+    /// ```
+    /// use epo_algos::pmn::{PenaltyFunction, Smooth};
+    /// let penalty = PenaltyFunction { smooth: Smooth::Relu, sharpness: 1.0, alpha: 0.5, psi: 2.0 };
+    /// assert_eq!(penalty.at(3.0), (12.0, 7.0)); // 2 (½·3 + ½·9), 2 (½ + 3)
+    /// assert_eq!(penalty.at(-1.0), (0.0, 0.0));
+    /// ```
+    pub fn at(&self, violation: f64) -> (f64, f64) {
+        let (x, dx) = self.smooth.apply(violation, self.sharpness);
+        let (phi, dphi) = penalty_metric(x, self.alpha);
+        (self.psi * phi, self.psi * dphi * dx)
+    }
 }
 
 /// Loss of a critic at one sample, `(y − t)²`, and its derivative with respect to the output `y`.

@@ -1,4 +1,4 @@
-//! PPO: the clipped surrogate on the reward alone; the cost is measured and ignored.
+//! PPO: the clipped surrogate of the reward alone. The cost is measured and ignored.
 //!
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ, 1±ε) A_r)]
@@ -6,29 +6,55 @@
 //! Source: Schulman et al. 2017. Deviations: none; the KL stop, the learning-rate decay and the critics are
 //! those of the shared loop, as in OmniSafe.
 
-use epo_core::CostReading;
+use epo_core::{CostReading, TaskFamily};
 use serde::{Deserialize, Serialize};
 
-use crate::{Minibatch, Objective, clipped_surrogate};
+use crate::config::check_clip;
+use crate::{
+    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
+    clipped_surrogate, report,
+};
 
-/// Parameters of PPO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PpoParams {
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-}
-
-impl Default for PpoParams {
-    fn default() -> Self {
-        Self { clip: 0.2 }
+epo_core::parameters! {
+    /// Parameters of PPO.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PpoParams {
+        /// Half-width ε of the clip of the probability ratio: gains count up to 1 ± ε.
+        pub clip: f64 = 0.2,
     }
 }
 
-/// PPO.
+impl AlgoSpec for PpoParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "ppo",
+        label: "PPO",
+        folder: "PPO",
+        summary: "proximal policy optimisation; measures the cost and ignores it (Schulman et al. 2017)",
+        headlines: &[("KL", report::KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)
+    }
+
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(Ppo { params: self.clone() }))
+    }
+}
+
+/// The objective of PPO.
 #[derive(Clone, Debug)]
 pub struct Ppo {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: PpoParams,
 }
 

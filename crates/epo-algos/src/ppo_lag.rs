@@ -1,4 +1,4 @@
-//! PPO-Lagrangian: PPO on a mixed advantage; the weight of the cost rises while it is above its limit.
+//! PPO-Lagrangian: PPO on a mixture of both advantages. The weight of the cost rises while the cost exceeds the limit.
 //!
 //! ```text
 //! max_θ min_{λ≥0}  J_r(θ) − λ (J_c(θ) − d)
@@ -8,42 +8,69 @@
 //! Source: Ray, Achiam & Amodei 2019, in the form of OmniSafe's `PPOLag`. Deviations: none from that; Ray et
 //! al. pass λ through a softplus.
 
-use epo_core::{CostReading, Metric};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::{check_clip, not_negative};
 use crate::objective::{from_state, to_state};
-use crate::report::LAMBDA;
-use crate::{Minibatch, Multiplier, Objective, RestoreError, clipped_surrogate};
+use crate::report::{KL, LAMBDA};
+use crate::{
+    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Multiplier, Objective, RestoreError,
+    UpdateConfig, UpdateError, clipped_surrogate,
+};
 
-/// Parameters of PPO-Lagrangian.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PpoLagParams {
-    /// ε, half-width of the ratio clip. 0.2.
-    pub clip: f64,
-    /// λ at the start. 0.001.
-    pub lambda_init: f64,
-    /// η, learning rate of λ's Adam. 0.035: about thirty epochs from 0 to 1.
-    pub lambda_lr: f64,
-}
-
-impl Default for PpoLagParams {
-    fn default() -> Self {
-        Self { clip: 0.2, lambda_init: 0.001, lambda_lr: 0.035 }
+epo_core::parameters! {
+    /// Parameters of PPO-Lagrangian.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PpoLagParams {
+        /// Half-width ε of the clip of the probability ratio.
+        pub clip: f64 = 0.2,
+        /// Multiplier λ at the start.
+        pub lambda_init: f64 = 0.001,
+        /// Learning rate η of the Adam that moves λ. At 0.035, λ takes about thirty epochs from 0 to 1.
+        pub lambda_lr: f64 = 0.035,
     }
 }
 
-/// PPO-Lagrangian with its multiplier.
+impl AlgoSpec for PpoLagParams {
+    const INFO: AlgoInfo = AlgoInfo {
+        name: "ppo-lag",
+        label: "PPO-Lag",
+        folder: "PPOLag",
+        summary: "PPO with a Lagrange multiplier on the cost (Ray et al. 2019)",
+        headlines: &[("λ", LAMBDA), ("KL", KL)],
+    };
+
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
+    }
+
+    fn streams(&self) -> &'static [CostStream] {
+        &[CostStream::Value]
+    }
+
+    fn check(&self) -> Result<(), UpdateError> {
+        check_clip(self.clip)?;
+        not_negative(&[("algo.lambda_init", self.lambda_init), ("algo.lambda_lr", self.lambda_lr)])
+    }
+
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(PpoLag::new(self.clone())))
+    }
+}
+
+/// The objective of PPO-Lagrangian with its multiplier.
 #[derive(Clone, Debug)]
 pub struct PpoLag {
-    /// Its parameters.
+    /// Parameters of the algorithm.
     pub params: PpoLagParams,
     dual: Multiplier,
 }
 
 impl PpoLag {
-    /// At the start of training.
+    /// The objective at the start of training.
     pub fn new(params: PpoLagParams) -> Self {
         Self { dual: Multiplier::new(params.lambda_init), params }
     }

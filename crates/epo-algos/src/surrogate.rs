@@ -7,40 +7,49 @@
 //!                         = E[ρ A]                        none: OmniSafe's P3O, EPO's release
 //! ρ = π(a|s) / π_old(a|s),   ∂ρ/∂ ln π = ρ
 //! ```
-//! `min` on a quantity that is minimised removes exactly the corrective gradient and never bounds the step:
-//! the four rows of the test below show it.
+//! `min` on a quantity that is minimised removes the corrective gradient and never bounds the step, as the four rows of
+//! the test `cost_clip_truth_table` show.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Minibatch;
 
-/// How the cost surrogate is clipped.
+/// The clip of the cost surrogate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostClip {
-    /// `max(ρA, clip(ρ)A)`: the larger cost counts, so clipping stops gains and never corrections.
+    /// `max(ρA, clip(ρ)A)`: the larger cost counts, so the clip ends gains and never corrections.
     Max,
-    /// `min(ρA, clip(ρ)A)`: as the EPO paper prints it.
+    /// `min(ρA, clip(ρ)A)`, as the EPO paper prints it.
     Min,
-    /// `ρA`.
+    /// `ρA`, without a clip.
     None,
 }
 
 impl CostClip {
-    /// Value of one sample's term, and its derivative with respect to `ln π`.
+    /// The term of one sample, and its derivative with respect to `ln π`.
     pub fn term(self, rho: f64, adv: f64, clip: f64) -> (f64, f64) {
-        let plain = rho * adv;
-        let clipped = rho.clamp(1.0 - clip, 1.0 + clip) * adv;
-        let keeps_plain = match self {
-            Self::Max => plain >= clipped,
-            Self::Min => plain <= clipped,
-            Self::None => true,
-        };
-        if keeps_plain { (plain, plain) } else { (clipped, 0.0) }
+        match self {
+            Self::Max => larger_term(rho, adv, clip),
+            Self::Min => smaller_term(rho, adv, clip),
+            Self::None => (rho * adv, rho * adv),
+        }
     }
 }
 
-/// `−E[min(ρA, clip(ρ)A)]`; writes its derivative to `dlogp`.
+/// `min(ρA, clip(ρ)A)` and its derivative with respect to `ln π`: pessimistic for a quantity that is maximised.
+fn smaller_term(rho: f64, adv: f64, clip: f64) -> (f64, f64) {
+    let (plain, clipped) = (rho * adv, rho.clamp(1.0 - clip, 1.0 + clip) * adv);
+    if plain <= clipped { (plain, plain) } else { (clipped, 0.0) }
+}
+
+/// `max(ρA, clip(ρ)A)` and its derivative with respect to `ln π`: pessimistic for a quantity that is minimised.
+fn larger_term(rho: f64, adv: f64, clip: f64) -> (f64, f64) {
+    let (plain, clipped) = (rho * adv, rho.clamp(1.0 - clip, 1.0 + clip) * adv);
+    if plain >= clipped { (plain, plain) } else { (clipped, 0.0) }
+}
+
+/// Returns the loss `−E[min(ρA, clip(ρ)A)]` and writes its derivative to `dlogp`.
 ///
 /// ```
 /// use epo_algos::{Minibatch, clipped_surrogate};
@@ -59,14 +68,14 @@ pub fn clipped_surrogate(
     let n = mb.len() as f64;
     let mut sum = 0.0;
     for i in 0..mb.len() {
-        let (value, grad) = CostClip::Min.term(mb.ratio(i), adv(i), clip);
+        let (value, grad) = smaller_term(mb.ratio(i), adv(i), clip);
         sum += value;
         dlogp[i] = -grad / n;
     }
     -sum / n
 }
 
-/// The cost surrogate `L_c`.
+/// Returns the cost surrogate `L_c`.
 pub fn cost_surrogate(mb: &Minibatch<'_>, form: CostClip, clip: f64, adv: impl Fn(usize) -> f64) -> f64 {
     (0..mb.len()).map(|i| form.term(mb.ratio(i), adv(i), clip).0).sum::<f64>() / mb.len() as f64
 }

@@ -1,8 +1,8 @@
-//! Tools of second-order methods, over the whole batch: surrogate gradients, Fisher products, conjugate
-//! gradient, line search.
+//! Tools of trust-region methods over the whole batch: surrogate gradients, Fisher products, conjugate gradient and line
+//! search.
 //!
-//! The batch is cut into pieces of a fixed size; each keeps the activations of one forward pass, and sums run
-//! over the pieces in order: the bits do not depend on the number of threads.
+//! The batch is divided into pieces of a fixed size. Each piece keeps the activations of one forward pass, and sums run
+//! over the pieces in order, so the result does not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use rayon::prelude::*;
 
 use crate::{Batch, CostClip, Minibatch, Rollout, UpdateError, cost_surrogate};
 
-/// Rows in a piece.
+/// Number of samples in a piece.
 const PIECE: usize = 2048;
 
-/// Buffers over a batch.
+/// Buffers of a trust-region step, reused from epoch to epoch.
 #[derive(Debug, Default)]
 pub(crate) struct TrustRegion {
     pieces: Vec<Piece>,
@@ -34,7 +34,7 @@ struct Piece {
     product: Vec<f64>,
 }
 
-/// A policy measured against the one that acted.
+/// A policy compared with the one that acted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trial {
     /// `E[ρ A_r]`.
@@ -48,8 +48,8 @@ pub(crate) struct Trial {
 }
 
 impl TrustRegion {
-    /// Makes `policy` the centre of the region: forward pass over the batch, kept.
-    pub(crate) fn centre(&mut self, policy: &Policy, batch: &Batch) {
+    /// Makes `policy` the centre of the region: runs it over the batch and keeps the activations.
+    pub(crate) fn centre(&mut self, policy: &Policy, batch: &Batch<'_>) {
         let (n, params) = (batch.len(), policy.params().len());
         if self.pieces.last().is_none_or(|p| p.rows.end != n) {
             let piece = |start: usize| {
@@ -66,7 +66,7 @@ impl TrustRegion {
             self.pieces = (0..n).step_by(PIECE).map(piece).collect();
         }
         let (obs, act) = (batch.rollout.obs.len() / n, batch.rollout.action.len() / n);
-        let Rollout { obs: all_obs, action, .. } = &batch.rollout;
+        let Rollout { obs: all_obs, action, .. } = batch.rollout;
         self.pieces.par_iter_mut().for_each(|p| {
             let Range { start, end } = p.rows;
             p.ws.load(&all_obs[start * obs..end * obs], &action[start * act..end * act]);
@@ -77,7 +77,7 @@ impl TrustRegion {
         self.logp.resize(n, 0.0);
     }
 
-    /// `∇_θ E[ρ A]` at the centre, where ρ = 1.
+    /// Writes `∇_θ E[ρ A]` at the centre, where ρ = 1.
     pub(crate) fn gradient(&mut self, policy: &Policy, adv: &[f64], out: &mut [f64]) {
         let scale = 1.0 / adv.len() as f64;
         self.pieces.par_iter_mut().for_each(|p| {
@@ -90,7 +90,7 @@ impl TrustRegion {
         }
     }
 
-    /// `x ≈ (H + damping)⁻¹ b`, H the Fisher matrix at the centre; returns `‖b − Hx‖/‖b‖`.
+    /// Writes `x ≈ (H + damping)⁻¹ b`, where H is the Fisher matrix at the centre, and returns `‖b − Hx‖/‖b‖`.
     pub(crate) fn solve(
         &mut self,
         policy: &Policy,
@@ -121,12 +121,12 @@ impl TrustRegion {
         Ok(if norm > 0.0 { info.residual / norm } else { 0.0 })
     }
 
-    /// Measures `policy` against the centre.
-    pub(crate) fn measure(&mut self, policy: &Policy, batch: &Batch) -> Trial {
+    /// Compares `policy` with the centre.
+    pub(crate) fn measure(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
         let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
         policy.dist(&batch.rollout.obs, ws, &mut self.new);
         self.new.log_prob(&batch.rollout.action, &mut self.logp);
-        let (adv_r, adv_c) = (&batch.adv_r[..], &batch.adv_c[..]);
+        let (adv_r, adv_c) = (batch.adv_r, batch.adv_c);
         let whole = Minibatch { logp: &self.logp, logp_old: &batch.rollout.logp, adv_r, adv_c };
         let mean = |adv: &dyn Fn(usize) -> f64| cost_surrogate(&whole, CostClip::None, 0.0, adv);
         let (surr_r, surr_c) = (mean(&|i| adv_r[i]), mean(&|i| adv_c[0][i]));
@@ -138,12 +138,12 @@ impl TrustRegion {
         self.new.entropy()
     }
 
-    /// Tries `θ + decay^j · step` for `j = 0, 1, …`; keeps the first that `accept` takes and returns its
-    /// number from 1. If there is none, restores θ and returns 0.
+    /// Tries `θ + decay^j · step` for `j = 0, 1, …`, keeps the first that `accept` takes and returns its number from 1.
+    /// If there is none, it restores θ and returns 0.
     pub(crate) fn line_search(
         &mut self,
         policy: &mut Policy,
-        batch: &Batch,
+        batch: &Batch<'_>,
         step: &[f64],
         decay: f64,
         trials: usize,
@@ -157,7 +157,7 @@ impl TrustRegion {
                     *p = (f64::from(s) + fraction * d) as f32;
                 }
             });
-            // a non-finite KL compares false: the step is too long, the next one is shorter
+            // a KL that is not finite compares false, so a step that is too long is followed by a shorter one
             if accept(self.measure(policy, batch)) {
                 return trial;
             }
@@ -175,11 +175,11 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rollout;
+    use crate::{Estimate, Rollout};
     use epo_core::{ActionSpace, Outcome, Purpose, Step, Stream};
 
-    /// A Gaussian policy and a batch of more than one piece, with random advantages.
-    fn sample(n: usize) -> (Policy, Batch) {
+    /// A Gaussian policy, a rollout, and random advantages of reward and cost.
+    fn sample(n: usize) -> (Policy, Rollout, [Vec<f64>; 2]) {
         let mut stream = Stream::new(4, Purpose::Random, 0);
         let policy = Policy::new(3, &[8], &ActionSpace::symmetric(2), &mut stream);
         let mut rollout = Rollout::new(1, n, 3, 2);
@@ -190,15 +190,25 @@ mod tests {
             let logp = policy.act(&obs, &mut ws, &mut stream, &mut action);
             lane.push(&obs, &action, logp, Step { reward: 0.0, cost: 0.0, outcome: Outcome::Running });
         }
-        let mut batch = Batch::new(rollout);
-        batch.adv_r = (0..n).map(|_| stream.normal()).collect();
-        batch.adv_c = vec![(0..n).map(|_| stream.normal()).collect()];
-        (policy, batch)
+        let advantages = std::array::from_fn(|_| (0..n).map(|_| stream.normal()).collect());
+        (policy, rollout, advantages)
+    }
+
+    /// A batch of these samples; no critic takes part.
+    fn batch<'a>(
+        rollout: &'a Rollout,
+        adv_r: &'a [f64],
+        adv_c: &'a [Vec<f64>],
+        reward: &'a Estimate,
+    ) -> Batch<'a> {
+        Batch { rollout, adv_r, adv_c, reward, costs: &[], adv_mean: 0.0 }
     }
 
     #[test]
     fn the_pieces_add_up_to_the_whole() {
-        let (policy, batch) = sample(PIECE + 300);
+        let (policy, rollout, [adv_r, adv_c]) = sample(PIECE + 300);
+        let (adv_c, no_critic) = ([adv_c], Estimate::default());
+        let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
         let n = batch.len();
         let mut region = TrustRegion::default();
         region.centre(&policy, &batch);
@@ -208,7 +218,7 @@ mod tests {
 
         let params = policy.params().len();
         let (mut got, mut want) = (vec![0.0; params], vec![0.0; params]);
-        region.gradient(&policy, &batch.adv_r, &mut got);
+        region.gradient(&policy, batch.adv_r, &mut got);
         let dlogp: Vec<f64> = batch.adv_r.iter().map(|a| a / n as f64).collect();
         policy.backward(&mut ws, &dlogp, 0.0, &mut want);
         assert!(got.iter().zip(&want).all(|(a, b)| (a - f64::from(*b)).abs() < 1e-6), "gradient");
@@ -224,12 +234,14 @@ mod tests {
 
     #[test]
     fn the_surrogate_grows_along_its_gradient_and_the_search_keeps_or_restores() {
-        let (mut policy, batch) = sample(500);
+        let (mut policy, rollout, [adv_r, adv_c]) = sample(500);
+        let (adv_c, no_critic) = ([adv_c], Estimate::default());
+        let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
         let mut region = TrustRegion::default();
         region.centre(&policy, &batch);
         let before = region.measure(&policy, &batch);
         let mut g = vec![0.0; policy.params().len()];
-        region.gradient(&policy, &batch.adv_r, &mut g);
+        region.gradient(&policy, batch.adv_r, &mut g);
         assert!(before.kl.abs() < 1e-12 && (before.ratio - 1.0).abs() < 1e-9);
 
         let start = policy.params().to_vec();

@@ -1,6 +1,8 @@
 //! `dlogp` is the derivative of the loss, for every objective, and reaches the parameters through the network.
 
-use epo_algos::{AlgoConfig, CostClip, EpoParams, Minibatch, Objective, P3oParams, Pmn, Smooth, Variant};
+use epo_algos::{
+    AlgoConfig, CostClip, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams, Pmn, Smooth,
+};
 use epo_core::{ActionSpace, CostReading, Purpose, Stream};
 use epo_nn::Policy;
 
@@ -9,13 +11,13 @@ fn configs() -> Vec<AlgoConfig> {
     let mut all = AlgoConfig::all_defaults();
     let epo = EpoParams::default;
     all.extend([
-        AlgoConfig::Epo(EpoParams { variant: Variant::Released, normalize_loss: true, ..epo() }),
+        AlgoConfig::EpoReleased(EpoReleasedParams { normalize_loss: false, mu: 1.0, ..Default::default() }),
         AlgoConfig::Epo(EpoParams { smooth: Smooth::Relu, pmn: Pmn::Quadratic, ..epo() }),
         AlgoConfig::Epo(EpoParams { cost_clip: CostClip::Min, normalize_loss: true, ..epo() }),
         AlgoConfig::Epo(EpoParams { joint_clip: true, ..epo() }),
         AlgoConfig::P3o(P3oParams {
             cost_clip: CostClip::None,
-            violation_scale: 1.0,
+            violation_scale: Some(1.0),
             ..P3oParams::default()
         }),
     ]);

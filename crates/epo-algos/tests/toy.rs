@@ -1,30 +1,29 @@
 //! Every algorithm on a constrained bandit with a known optimum, and broken variants that miss it.
 //!
-//! Reached means: cost at most 10 % above the limit, and at least 87 % of the best return. The uniform policy
-//! earns 75 %, the safe action 84 %, and the unconstrained optimum costs twice the limit: none of them
-//! passes.
+//! "Reached" means: the cost is within 10 % of the limit, and the return is at least 95 % of the best. The uniform policy
+//! earns 75 % at 87 % of the limit, the constant safe action 84 % at 60 % of the limit, and the unconstrained optimum
+//! costs twice the limit: none of them passes.
 
 mod common;
 
 use common::{BEST_RETURN, LIMIT, Learner};
 use epo_algos::{
-    AlgoConfig, AppoParams, CpoParams, EpoParams, IpoParams, MuLaw, P3oParams, Pmn, PpoLagParams, QuadStream,
-    Smooth, Variant,
+    AlgoConfig, AppoParams, CpoParams, EpoParams, EpoReleasedParams, IpoParams, MuLaw, P3oParams, Pmn,
+    PpoLagParams, QuadStream, Smooth,
 };
 
-/// μ moves in proportion to the violation: an epoch a tenth above the limit moves it by 0.35 %.
+/// μ changes in proportion to the violation: an epoch a tenth above the limit changes it by 0.35 %.
 const EPO_EPOCHS: u32 = 300;
 
 fn reached(config: &AlgoConfig, cost_sign: f64, epochs: u32) -> (bool, String) {
     let mut learner = Learner::new(config, 1, epochs);
     learner.cost_sign = cost_sign;
     let (ret, cost) = learner.train();
-    let near = cost <= 1.1 * LIMIT && ret >= 0.87 * BEST_RETURN;
+    let near = (0.9 * LIMIT..=1.1 * LIMIT).contains(&cost) && ret >= 0.95 * BEST_RETURN;
     (near, format!("return {ret:.2} of {BEST_RETURN:.2}, cost {cost:.2} of {LIMIT}: {config:?}"))
 }
 
-/// The method ends near the optimum, the same with the sign of the cost gradient flipped does not, nor does
-/// `broken`.
+/// The method reaches the optimum. With the sign of the cost gradient flipped it does not, nor does `broken`.
 fn check(config: AlgoConfig, broken: Option<AlgoConfig>) {
     let epochs = if config.name() == "epo" { EPO_EPOCHS } else { 100 };
     let (near, text) = reached(&config, 1.0, epochs);
@@ -67,18 +66,20 @@ fn ipo() {
 
 #[test]
 fn p3o() {
+    // the hinge of a minibatch is biased upwards, so the default κ = 20 rests at three quarters of the limit; the exact
+    // penalty needs a κ above the multiplier only
     check(
-        AlgoConfig::P3o(P3oParams::default()),
+        AlgoConfig::P3o(P3oParams { kappa: 1.5, ..P3oParams::default() }),
         Some(AlgoConfig::P3o(P3oParams { kappa: 0.0, ..P3oParams::default() })),
     );
 }
 
 #[test]
 fn cpo() {
-    // without the cost in its dual: always far inside the limit
+    // without a trial of the line search no step is taken
     check(
         AlgoConfig::Cpo(CpoParams::default()),
-        Some(AlgoConfig::Cpo(CpoParams { c_scale: -1e3, ..CpoParams::default() })),
+        Some(AlgoConfig::Cpo(CpoParams { search_trials: 0, ..CpoParams::default() })),
     );
 }
 
@@ -98,9 +99,11 @@ fn epo_ablations_and_the_released_variant() {
         EpoParams { smooth: Smooth::Relu, ..epo() },
         EpoParams { joint_clip: true, ..epo() },
         EpoParams { mu_law: MuLaw::Step, mu_feasible: 1.02, ..epo() },
-        EpoParams { variant: Variant::Released, mu_init: 3.0, ..epo() },
     ] {
         let (near, text) = reached(&AlgoConfig::Epo(params), 1.0, EPO_EPOCHS);
         assert!(near, "{text}");
     }
+    let released = EpoReleasedParams { mu: 3.0, ..EpoReleasedParams::default() };
+    let (near, text) = reached(&AlgoConfig::EpoReleased(released), 1.0, EPO_EPOCHS);
+    assert!(near, "{text}");
 }

@@ -49,7 +49,10 @@ impl Code {
             }
             // what the user typed is at fault
             if cause.is::<ConfigError>()
-                || matches!(cause.downcast_ref(), Some(TaskError::Unknown { .. }))
+                || matches!(
+                    cause.downcast_ref(),
+                    Some(TaskError::Unknown { .. } | TaskError::NotSimulated { .. })
+                )
                 || matches!(cause.downcast_ref(), Some(epo_core::EnvError::SeedTooLarge { .. }))
             {
                 return Self::Usage;
@@ -64,8 +67,8 @@ impl Code {
                 Self::Usage
             }
             LabError::Run { .. } => Self::Corrupt,
-            LabError::Io { .. } => Self::Io,
-            LabError::Interrupted(_) => Self::Interrupted,
+            LabError::Io { .. } | LabError::Moved(_) => Self::Io,
+            LabError::Interrupted(_) | LabError::Locked { .. } => Self::Interrupted,
             _ if error.is_not_finite() => Self::NotFinite,
             _ => Self::Failed,
         }

@@ -24,6 +24,21 @@ pub(crate) fn program() -> String {
     std::env::args().next().unwrap_or_else(|| "epo".to_owned())
 }
 
+/// `1 run`, `2 runs`.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// `1 h 02 min`, `3 min 20 s` or `4 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let s = seconds.round() as u64;
+    match (s / 3600, s / 60 % 60, s % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
 /// A Markdown table that is also aligned for the eye; the first row is the header, the first `texts` columns are texts,
 /// the others numbers.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {
@@ -48,6 +63,11 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "run")), ["0 runs", "1 run", "2 runs"]);
+    }
 
     #[test]
     fn a_table_is_aligned() {

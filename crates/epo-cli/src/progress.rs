@@ -1,20 +1,33 @@
 //! Progress of a run on stderr: a bar on a terminal, a plain line per epoch otherwise.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use epo_core::Metric;
 use epo_lab::config::ResolvedRun;
-use epo_lab::record::{HEADLINES, Row, metrics, value};
+use epo_lab::record::{Row, metrics, value};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Where progress goes.
+use crate::output::duration;
+
+/// Progress of one run.
 #[derive(Debug)]
 pub(crate) struct Progress {
     to: To,
+    /// Environment steps of the whole run.
     steps: u64,
     limit: f64,
+    /// Metrics of the algorithm that a line shows, each with its symbol.
+    headlines: &'static [(&'static str, Metric)],
+    /// Whether the user has been told that the run is stopping.
     told: bool,
+    /// Steps done and seconds taken after each of the last epochs.
+    recent: VecDeque<(u64, f64)>,
 }
+
+/// Epochs that the remaining time is estimated from.
+const RECENT: usize = 20;
 
 #[derive(Debug)]
 enum To {
@@ -24,31 +37,30 @@ enum To {
 }
 
 impl Progress {
-    /// For a run of which some epochs are done. `NO_COLOR` keeps the bar and takes its colours.
-    pub(crate) fn new(run: &ResolvedRun, epochs_done: u32, quiet: bool) -> Self {
-        let per_epoch = run.train.steps_per_epoch as u64;
-        let steps = u64::from(run.epochs()) * per_epoch;
+    /// Progress of a run that has made `done` steps. `NO_COLOR` keeps the bar and removes its colours.
+    pub(crate) fn new(run: &ResolvedRun, done: u64, quiet: bool) -> Self {
+        let steps = run.total_steps();
         let to = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => To::Nowhere,
             (_, false) => To::Lines,
             _ => {
                 let bar = ProgressBar::new(steps);
                 let template = match std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) {
-                    true => "{bar:24} {percent:>3}% {eta:>4} {msg}",
-                    false => "{bar:24.cyan/blue} {percent:>3}% {eta:>4} {msg}",
+                    true => "{bar:24} {percent:>3}% {msg}",
+                    false => "{bar:24.cyan/blue} {percent:>3}% {msg}",
                 };
                 bar.set_style(
                     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
                 );
-                bar.set_position(u64::from(epochs_done) * per_epoch);
-                bar.reset_eta();
+                bar.set_position(done);
                 To::Bar(bar)
             }
         };
-        Self { to, steps, limit: run.run.limit, told: false }
+        let (limit, headlines) = (run.run.limit, run.algo.info().headlines);
+        Self { to, steps, limit, headlines, told: false, recent: VecDeque::new() }
     }
 
-    /// A line beside the bar.
+    /// Prints a line above the bar.
     pub(crate) fn note(&self, text: &str) {
         match &self.to {
             To::Nowhere => {}
@@ -57,7 +69,7 @@ impl Progress {
         }
     }
 
-    /// A line that is told whatever was asked for.
+    /// Prints a line even with `--quiet`.
     pub(crate) fn warn(&self, text: &str) {
         match &self.to {
             To::Nowhere => tell!("{text}"),
@@ -71,14 +83,27 @@ impl Progress {
             self.note("stopping after this epoch");
         }
         let done = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
+        let left = self.remaining(done, value(row, metrics::TIME_TOTAL).unwrap_or(0.0));
         match &self.to {
             To::Nowhere => {}
-            To::Lines => tell!("{done}/{} {}", self.steps, summary(row, self.limit)),
+            To::Lines => tell!("{done}/{} {}", self.steps, self.summary(row)),
             To::Bar(bar) => {
-                bar.set_message(summary(row, self.limit));
+                let left = left.map_or(String::new(), |s| format!("{} left  ", duration(s)));
+                bar.set_message(left + &self.summary(row));
                 bar.set_position(done);
             }
         }
+    }
+
+    /// Seconds left at the mean speed of the last [`RECENT`] epochs; `None` until two epochs are done.
+    fn remaining(&mut self, done: u64, elapsed: f64) -> Option<f64> {
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((done, elapsed));
+        let (first, began) = *self.recent.front()?;
+        let per_step = (elapsed - began) / done.checked_sub(first).filter(|&n| n > 0)? as f64;
+        Some(per_step * self.steps.saturating_sub(done) as f64)
     }
 
     /// Leaves the last state on the screen.
@@ -87,20 +112,39 @@ impl Progress {
             bar.abandon();
         }
     }
+
+    /// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
+    fn summary(&self, row: &Row) -> String {
+        let number = |metric, digits: usize| match value(row, metric) {
+            Some(x) => format!("{x:.digits$}"),
+            None => "–".to_owned(),
+        };
+        let (ret, cost) = (number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
+        let mut text =
+            format!("{} steps/s  return {ret}  cost {cost}/{}", number(metrics::FPS, 0), self.limit);
+        for (symbol, metric) in self.headlines {
+            text += &format!("  {symbol} {}", number(*metric, 4));
+        }
+        text
+    }
 }
 
-/// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
-fn summary(row: &Row, limit: f64) -> String {
-    let number = |metric, digits: usize| match value(row, metric) {
-        Some(x) => format!("{x:.digits$}"),
-        None => "–".to_owned(),
-    };
-    let mut text = format!("{} steps/s", number(metrics::FPS, 0));
-    text += &format!("  return {}  cost {}/{limit}", number(metrics::EP_RET, 2), number(metrics::EP_COST, 1));
-    for (sign, metric) in HEADLINES {
-        if value(row, *metric).is_some() {
-            text += &format!("  {sign} {}", number(*metric, 4));
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an estimate from the last epoch alone, and one from the whole run.
+    #[test]
+    fn the_remaining_time_is_that_of_the_last_epochs() {
+        let run = ResolvedRun::from_layers(None, &["run.steps=1e6".to_owned()]).unwrap();
+        let mut progress = Progress::new(&run, 0, true);
+        assert_eq!(progress.remaining(10_000, 100.0), None, "one epoch is no speed");
+        // 1 s per epoch from here on; the last one takes 3 s
+        let left: Vec<_> =
+            (1..=30).map(|k| progress.remaining(10_000 + 10_000 * k, 100.0 + k as f64)).collect();
+        let after = 1_000_000.0 - 310_000.0;
+        assert!((left[29].unwrap() - after / 10_000.0).abs() < 1e-9, "{left:?}");
+        let slow = progress.remaining(320_000, 133.0).unwrap();
+        assert!((slow - 680_000.0 * 22.0 / 200_000.0).abs() < 1e-9, "20 epochs took 22 s: {slow}");
     }
-    text
 }

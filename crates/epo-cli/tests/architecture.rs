@@ -1,5 +1,5 @@
-//! Claim: crates depend on each other as `ARCHITECTURE.md` says, every crate is in it, and only `epo-mujoco` has unsafe
-//! code.
+//! Claim: crates depend on each other as `ARCHITECTURE.md` says, every crate is in it, the files and functions in its
+//! picture of an iteration exist, and only `epo-mujoco` has unsafe code.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -102,6 +102,36 @@ fn the_reader_of_the_table_understands_its_words() {
     let got: Vec<_> = table(text).into_iter().map(|(_, uses)| uses.into_iter().collect::<Vec<_>>()).collect();
     let want: [&[&str]; 4] = [&["epo-b", "epo-c", "epo-d"], &["epo-c"], &["epo-d"], &[]];
     assert_eq!(got, want);
+}
+
+/// The files of the picture, each with the functions named after it on the same line.
+fn picture(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let block = text.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let rows = block.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| !word.ends_with(".rs"));
+        Some((words.next()?, words.map(|word| word.strip_suffix("()").unwrap()).collect()))
+    });
+    rows.collect()
+}
+
+/// Kills: a file that was moved or a function that was renamed while the picture stayed.
+#[test]
+fn every_file_and_function_of_the_picture_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows = picture(&text);
+    assert!(rows.len() >= 18, "the picture was not read: {rows:?}");
+    for (file, functions) in rows {
+        let source =
+            fs::read_to_string(root().join("crates").join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(!functions.is_empty(), "{file}: no function is named");
+        for function in functions {
+            let found = ["(", "<"].iter().any(|after| source.contains(&format!("fn {function}{after}")));
+            assert!(found, "{file} has no function {function}");
+        }
+    }
+    for verb in ["collect", "estimate", "measure", "update", "record", "evaluate", "checkpoint"] {
+        assert!(text.contains(&format!("│   │  {verb} ")), "the picture has no {verb}");
+    }
 }
 
 fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {

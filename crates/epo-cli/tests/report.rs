@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn report(dir: &Path, runs: &[&str]) -> Output {
@@ -103,6 +103,111 @@ fn a_second_report_in_the_folder_leaves_nothing_of_the_first() {
     assert!(report(dir.path(), &["runs/epo-0"]).status.success());
     assert!(!old.exists() && out.join("figures/SafetyCarGoal1-v0.svg").exists());
     assert!(out.join("figures/mine.svg").exists() && dir.path().join("outside.txt").exists());
+}
+
+/// A run folder of version 0.3.0, committed.
+fn old_run() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../epo-lab/tests/data/run-0.3.0")
+}
+
+/// Kills: a reader that needs what only newer folders have, an evaluation that is left out, and "1 runs".
+#[test]
+fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
+    let dir = tempfile::tempdir().unwrap();
+    let got = report(dir.path(), &[old_run().to_str().unwrap()]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    assert!(text(&got.stderr).contains("1 run in out/index.html"), "{}", text(&got.stderr));
+    let stdout = text(&got.stdout);
+    assert!(stdout.contains("Cost, mean action") && !stdout.contains("sampled actions |"), "{stdout}");
+    let out = dir.path().join("out");
+    let csv = fs::read_to_string(out.join("tables/table6-evaluation.csv")).unwrap();
+    let (header, row) = csv.split_once('\n').unwrap();
+    let cell = |name: &str| {
+        let at = header.split(',').position(|n| n == name).unwrap_or_else(|| panic!("{name}: {header}"));
+        row.trim().split(',').nth(at).unwrap().parse::<f64>().unwrap()
+    };
+    assert_eq!((cell("cost_training_mean"), cell("cost_mean_action_mean")), (69.3125, 0.0));
+    assert!((cell("return_mean_action_mean") + 11.866737967068985).abs() < 1e-12);
+    let page = fs::read_to_string(out.join("index.html")).unwrap();
+    for part in ["9fde6cdf25df", "0.3.0", "KL divergence", "penalty factor μ", "prefers-color-scheme:dark"] {
+        assert!(page.contains(part), "the page lacks {part}");
+    }
+    assert!(!page.contains("Band:"), "one seed has no band");
+    assert!(out.join("figures/plane/SafetyPointGoal1-v0.svg").is_file());
+    assert!(!out.join("figures/overview.svg").exists(), "one task needs no figure of all tasks");
+}
+
+/// Kills: names of tasks that overwrite each other's files, leave the folder, are too long for a file name, or reach the
+/// terminal and the tables raw.
+#[test]
+fn hostile_names_are_harmless() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(300);
+    let tasks =
+        ["A/B", "A_B", "overview", "../../up", &long, "=1+1", "<script>alert(1)</script>", "\\u001b[2J"];
+    for (i, task) in tasks.iter().enumerate() {
+        let name = format!("runs/{i}");
+        run(dir.path(), &name, "epo", 0, "0,60,1000000\n1,20,2000000\n");
+        let config = dir.path().join(name).join("config.toml");
+        let text = fs::read_to_string(&config).unwrap().replace("SafetyPointGoal1-v0", task);
+        fs::write(config, text).unwrap();
+    }
+    let got = report(dir.path(), &["runs"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let count = |folder: &str| fs::read_dir(dir.path().join("out").join(folder)).unwrap().count();
+    assert_eq!(count("curves"), tasks.len());
+    assert_eq!(count("figures/plane"), 2 * tasks.len());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing beside runs and out");
+    let said = text(&got.stdout) + &text(&got.stderr);
+    assert!(!said.contains('\u{1b}') && !said.contains("<script"), "{said}");
+    let page = fs::read_to_string(dir.path().join("out/index.html")).unwrap();
+    assert!(!page.contains("<script"));
+    let csv = fs::read_to_string(dir.path().join("out/tables/table1-final.csv")).unwrap();
+    assert!(csv.contains("\n'=1+1,"), "{csv}");
+}
+
+/// Kills: readers that block on a FIFO or never end on a device.
+#[test]
+fn files_that_are_no_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    let fifo = dir.path().join("runs/epo-0/progress.csv");
+    fs::remove_file(&fifo).unwrap();
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("runs/epo-1/eval.json")).unwrap();
+    let got = report(dir.path(), &["runs"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let said = text(&got.stderr);
+    assert!(said.contains("progress.csv cannot be read: it is not a regular file"), "{said}");
+    assert!(said.contains("eval.json cannot be read: it is not a regular file"), "{said}");
+    assert!(said.contains("5 runs in"), "{said}");
+}
+
+#[test]
+fn a_moving_mean_over_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    for option in ["--smooth", "--smooth-cost"] {
+        let got = report(dir.path(), &["runs", option, "0"]);
+        assert_eq!(got.status.code(), Some(2), "{}", text(&got.stderr));
+        assert!(text(&got.stderr).contains(option), "{}", text(&got.stderr));
+    }
+}
+
+/// Kills: clean-up that follows a link out of the folder.
+#[test]
+fn clean_up_does_not_follow_links() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    assert!(report(dir.path(), &["runs"]).status.success());
+    let (tables, elsewhere) = (dir.path().join("out/tables"), dir.path().join("elsewhere"));
+    fs::rename(&tables, &elsewhere).unwrap();
+    fs::write(elsewhere.join("old.md"), "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &tables).unwrap();
+    let list = fs::read_to_string(dir.path().join("out/files.txt")).unwrap();
+    fs::write(dir.path().join("out/files.txt"), format!("{list}tables/old.md\n")).unwrap();
+    assert!(report(dir.path(), &["runs"]).status.success());
+    assert!(elsewhere.join("old.md").exists());
 }
 
 #[test]

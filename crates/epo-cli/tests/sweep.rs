@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 const TINY: &str = "[base]\nrun.steps = 12000\nrun.task = \"SafetyPointGoal1-v0\"\ntrain.steps_per_epoch = 2000\n\
                     train.final_eval_episodes = 0\n\
-                    train.envs = 4\ntrain.batch = 200\ntrain.passes = 2\ntrain.hidden = [16]\n";
+                    train.envs = 4\ntrain.minibatch = 200\ntrain.passes = 2\ntrain.hidden = [16]\n";
 
 /// Every `episodes.csv` of a sweep, by run: it holds no time, so equal runs have equal bytes.
 fn episodes(sweep: &Path) -> Vec<(PathBuf, String)> {

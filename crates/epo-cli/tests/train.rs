@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use epo_core::{Purpose, Stream};
+use epo_lab::config::ResolvedRun;
 
 /// Fifteen small epochs on a real task, with the physics that has more state to lose.
 const SMALL: [&str; 20] = [
@@ -26,7 +27,7 @@ const SMALL: [&str; 20] = [
     "--set",
     "train.passes=2",
     "--set",
-    "train.batch=50",
+    "train.minibatch=50",
     "--set",
     "train.hidden=[4]",
     "--name",
@@ -239,7 +240,7 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
     let root = tempfile::tempdir().unwrap();
     for (args, says) in [
         (&["--set", "train.gama=1"][..], "train.gamma"),
-        (&["--set", "train.batch=1000"], "train.steps_per_epoch"),
+        (&["--set", "train.minibatch=1000"], "train.steps_per_epoch"),
         (&["--algo", "epoo"], "`epo`"),
         (
             &["--set", "run.physics=slow"],
@@ -365,7 +366,8 @@ fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
     assert_eq!(said(), [true; 3], "resume, eval and report");
     let again = epo(&["train", "--print-config", "--config"]).arg(&file).output().unwrap();
     assert_eq!(code(&again), 0, "{again:?}");
-    assert!(ours.ends_with(&*String::from_utf8_lossy(&again.stdout)), "{again:?}");
+    let printed = ResolvedRun::from_layers(Some(&String::from_utf8_lossy(&again.stdout)), &[]).unwrap();
+    assert_eq!(printed, ResolvedRun::from_saved(&ours).unwrap());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use epo_tasks::Physics;
 use serde::Serialize;
 
 use crate::LabError;
+use crate::collect::Collector;
 use crate::config::ResolvedRun;
 use crate::record::{metrics, value};
 use crate::runs::task_maker;
@@ -95,14 +96,14 @@ pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
 fn collect_overhead(trainer: &mut Trainer<'_>) -> Result<f64, LabError> {
     let mut ratios = [0.0; 3];
     for ratio in &mut ratios {
-        let slots = trainer.pool.slots().iter().zip(&trainer.workers);
+        let slots = trainer.collector.pool.slots().iter().zip(&trainer.collector.workers);
         let begun: Vec<(u64, Vec<f32>)> = slots.map(|(s, w)| (s.episode(), w.replay.clone())).collect();
         let clock = Instant::now();
-        trainer.collect()?;
+        trainer.collector.collect(&trainer.agent.policy, trainer.run.train.steps_per_epoch)?;
         let collect_s = clock.elapsed().as_secs_f64();
 
-        let Trainer { pool, workers, batch, .. } = trainer;
-        let actions = &batch.rollout.action;
+        let Collector { pool, workers, rollout, .. } = &mut trainer.collector;
+        let actions = &rollout.action;
         let lanes = actions.chunks(actions.len() / workers.len());
         let mut work: Vec<_> = workers.iter_mut().zip(&begun).zip(lanes).collect();
         pool.run(&mut work, |slot, ((worker, (episode, before)), _)| {
@@ -139,10 +140,10 @@ mod tests {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
         let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();
-        (0..3).for_each(|_| once.collect().unwrap()); // 2100 steps: two ends of episodes
+        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps: two ends of episodes
         let overhead = collect_overhead(&mut twice).unwrap();
         assert!(overhead.is_finite() && overhead > 0.0, "{overhead}");
-        for (a, b) in once.pool.slots().iter().zip(twice.pool.slots()) {
+        for (a, b) in once.collector.pool.slots().iter().zip(twice.collector.pool.slots()) {
             assert_eq!((a.episode(), a.steps(), a.obs()), (b.episode(), b.steps(), b.obs()));
         }
     }

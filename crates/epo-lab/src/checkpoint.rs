@@ -7,7 +7,9 @@
 //! ```
 //! A checkpoint is written into `checkpoint/tmp`, every file and the folder synced, and renamed to its number, which
 //! is atomic; only then is the one before the previous removed. Whatever instant the process dies at, the newest
-//! numbered folder is whole. What the disk does to it later is found by the hashes, and the one before is used.
+//! numbered folder is whole. Damage that the disk does to it later is found by the hashes; then the previous
+//! checkpoint is used, and the damaged one is renamed to `damaged-000041`. A read error is not damage: it is reported
+//! and nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,13 +79,27 @@ pub fn save(root: &Path, number: u64, files: &BTreeMap<String, Vec<u8>>) -> Resu
     save_on(&mut Disk::default(), root, number, files).map_err(LabError::io("write the checkpoint in", root))
 }
 
-/// Reads the newest checkpoint in `root` whose hashes agree.
-pub fn load(root: &Path) -> Result<Loaded, LabError> {
+/// Reads the newest checkpoint in `root` whose hashes agree and whose content `fits` accepts for its number.
+///
+/// # Errors
+/// If there is none, or if a file cannot be read although it is there: that is no reason to fall back to an older
+/// checkpoint.
+pub fn load(
+    root: &Path,
+    fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
+) -> Result<Loaded, LabError> {
     let mut passed_over = Vec::new();
     for (number, path) in numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))? {
-        match read_whole(&path) {
+        let read = read_whole(&path).and_then(|(hash, files)| match fits(number, &files) {
+            Ok(()) => Ok((hash, files)),
+            Err(why) => Err(ReadError::Damaged(why)),
+        });
+        match read {
             Ok((hash, files)) => return Ok(Loaded { number, hash, files, passed_over }),
-            Err(why) => passed_over.push(format!("checkpoint {} is damaged ({why})", path.display())),
+            Err(ReadError::Damaged(why)) => {
+                passed_over.push(format!("checkpoint {} is damaged ({why})", path.display()));
+            }
+            Err(ReadError::Unreadable(file, e)) => return Err(LabError::io("read", &file)(e)),
         }
     }
     let why = if passed_over.is_empty() { "no checkpoint".into() } else { passed_over.join("; ") };
@@ -98,12 +114,22 @@ pub fn is_empty(root: &Path) -> Result<bool, LabError> {
     }
 }
 
-/// Removes what a resumed run will write again: damaged checkpoints newer than `number`, and leftovers.
-pub fn forget_after(root: &Path, number: u64) -> Result<(), LabError> {
-    let newer = numbered(root).map_err(LabError::io("list", root))?;
-    let newer = newer.into_iter().filter(|(n, _)| *n > number).map(|(_, path)| path);
-    for path in newer.chain(Some(root.join(TMP)).filter(|tmp| tmp.exists())) {
-        fs::remove_dir_all(&path).map_err(LabError::io("remove", &path))?;
+/// Makes room for what a resumed run writes again: damaged checkpoints newer than `number` are renamed to
+/// `damaged-…`, and the remains of an unfinished save are removed.
+pub fn set_aside_after(root: &Path, number: u64) -> Result<(), LabError> {
+    let all = numbered(root).map_err(LabError::io("list", root))?;
+    for (n, path) in all.into_iter().filter(|(n, _)| *n > number) {
+        let name = |k: u32| match k {
+            1 => format!("damaged-{n:06}"),
+            _ => format!("damaged-{n:06}-{k}"),
+        };
+        let aside = (1..).map(|k| root.join(name(k))).find(|path| !path.exists());
+        let aside = aside.unwrap_or_else(|| unreachable!("some number is free"));
+        fs::rename(&path, &aside).map_err(LabError::io("rename", &path))?;
+    }
+    let tmp = root.join(TMP);
+    if tmp.exists() {
+        fs::remove_dir_all(&tmp).map_err(LabError::io("remove", &tmp))?;
     }
     Ok(())
 }
@@ -150,26 +176,64 @@ fn numbered(root: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), String> {
-    let read = |name: &str| fs::read(path.join(name)).map_err(|e| format!("{name}: {e}"));
-    let text = read("manifest.json")?;
+/// Why a checkpoint is not used.
+enum ReadError {
+    /// Its content is not what was written.
+    Damaged(String),
+    /// A file is there and cannot be read.
+    Unreadable(PathBuf, io::Error),
+}
+
+impl From<String> for ReadError {
+    fn from(why: String) -> Self {
+        Self::Damaged(why)
+    }
+}
+
+/// Longest manifest that is read. Ours have a few hundred bytes.
+const MANIFEST_BYTES: u64 = 1 << 20;
+
+/// Reads a regular file of at most `most` bytes; a missing, special or longer one counts as damage.
+fn read_file(path: &Path, name: &str, most: u64) -> Result<Vec<u8>, ReadError> {
+    let path = path.join(name);
+    let unreadable = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            ReadError::Damaged(format!("{name}: {e}"))
+        }
+        _ => ReadError::Unreadable(path.clone(), e),
+    };
+    let metadata = fs::symlink_metadata(&path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(ReadError::Damaged(format!("{name} is not a regular file")));
+    }
+    if metadata.len() > most {
+        return Err(ReadError::Damaged(format!("{name} has {} bytes instead of {most}", metadata.len())));
+    }
+    fs::read(&path).map_err(unreadable)
+}
+
+fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), ReadError> {
+    let text = read_file(path, "manifest.json", MANIFEST_BYTES)?;
     let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
     if manifest.format != FORMAT {
-        return Err(format!("manifest.json: format {}, this program reads {FORMAT}", manifest.format));
+        return Err(format!("manifest.json: format {}, this program reads {FORMAT}", manifest.format).into());
     }
     let mut files = BTreeMap::new();
     for (name, entry) in &manifest.files {
         let plain = Path::new(name).file_name().is_some_and(|n| n == name.as_str());
-        let data = if plain { read(name)? } else { return Err(format!("{name:?} is not a file name")) };
+        if !plain {
+            return Err(format!("{name:?} is not a file name").into());
+        }
+        let data = read_file(path, name, entry.bytes)?;
         if data.len() as u64 != entry.bytes || sha256(&data) != entry.sha256 {
-            return Err(format!("{name}: its hash does not agree"));
+            return Err(format!("{name}: its hash does not agree").into());
         }
         files.insert(name.clone(), data);
     }
     // the manifest has nothing left to vary: written again from the files, it must be the same bytes
     let again = Manifest::of(&files);
     if again.to_json().as_bytes() != text {
-        return Err("manifest.json: its hash does not agree".into());
+        return Err("manifest.json: its hash does not agree".to_owned().into());
     }
     Ok((again.hash, files))
 }
@@ -236,6 +300,10 @@ mod tests {
         [("state.json".to_owned(), data(3)), ("tensors.safetensors".to_owned(), data(7))].into()
     }
 
+    fn any(_: u64, _: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+        Ok(())
+    }
+
     /// A folder with whole checkpoints 1 and 2.
     fn two() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -248,7 +316,7 @@ mod tests {
     fn the_newest_and_the_one_before_are_kept() {
         let dir = two();
         let hash = save(dir.path(), 3, &files(3)).unwrap();
-        let loaded = load(dir.path()).unwrap();
+        let loaded = load(dir.path(), any).unwrap();
         assert_eq!((loaded.number, &loaded.hash, &loaded.files), (3, &hash, &files(3)));
         let kept: Vec<u64> = numbered(dir.path()).unwrap().into_iter().map(|(n, _)| n).collect();
         assert_eq!(kept, [3, 2]);
@@ -269,18 +337,18 @@ mod tests {
             let cuts = (0..good.len()).map(|n| good[..n].to_vec());
             for bad in flips.chain(cuts).chain([[&good[..], &[0]].concat()]) {
                 fs::write(&path, bad).unwrap();
-                let loaded = load(dir.path()).unwrap();
+                let loaded = load(dir.path(), any).unwrap();
                 assert_eq!((loaded.number, &loaded.files), (1, &files(1)));
                 assert!(loaded.passed_over[0].contains("000002 is damaged"), "{:?}", loaded.passed_over);
             }
             fs::remove_file(&path).unwrap();
-            assert_eq!(load(dir.path()).unwrap().number, 1);
+            assert_eq!(load(dir.path(), any).unwrap().number, 1);
             fs::write(&path, good).unwrap();
         }
-        assert_eq!(load(dir.path()).unwrap().number, 2, "restored");
+        assert_eq!(load(dir.path(), any).unwrap().number, 2, "restored");
         fs::write(dir.path().join("000001/state.json"), "").unwrap();
         fs::write(dir.path().join("000002/state.json"), "").unwrap();
-        let error = load(dir.path()).unwrap_err().to_string();
+        let error = load(dir.path(), any).unwrap_err().to_string();
         assert!(error.contains("000001 is damaged") && error.contains("000002 is damaged"), "{error}");
     }
 
@@ -292,13 +360,13 @@ mod tests {
             fs::create_dir(dir.path().join(TMP)).unwrap(); // left by an earlier death
             let mut disk = Disk { fail_at: Some(k), changes: 0 };
             let result = save_on(&mut disk, dir.path(), 3, &files(3));
-            let loaded = load(dir.path()).unwrap();
+            let loaded = load(dir.path(), any).unwrap();
             assert!(loaded.passed_over.is_empty(), "{:?}", loaded.passed_over);
             assert_eq!(loaded.files, files(loaded.number as u8));
             assert!(loaded.number == 2 || loaded.number == 3);
             // and the next save works on what is left
             save(dir.path(), loaded.number + 1, &files(9)).unwrap();
-            assert_eq!(load(dir.path()).unwrap().files, files(9));
+            assert_eq!(load(dir.path(), any).unwrap().files, files(9));
             if result.is_ok() {
                 break;
             }
@@ -315,7 +383,49 @@ mod tests {
         let entry = manifest.files.remove("state.json").unwrap();
         manifest.files.insert("../state.json".into(), entry);
         fs::write(dir.path().join("000002/manifest.json"), manifest.to_json()).unwrap();
-        let loaded = load(dir.path()).unwrap();
+        let loaded = load(dir.path(), any).unwrap();
         assert!(loaded.passed_over[0].contains("not a file name"), "{:?}", loaded.passed_over);
+    }
+
+    #[test]
+    fn content_that_does_not_fit_the_number_is_passed_over() {
+        let dir = two();
+        fs::rename(dir.path().join("000001"), dir.path().join("000007")).unwrap();
+        let fits = |number: u64, content: &BTreeMap<String, Vec<u8>>| match *content == files(number as u8) {
+            true => Ok(()),
+            false => Err("it is another one".to_owned()),
+        };
+        let loaded = load(dir.path(), fits).unwrap();
+        assert_eq!(loaded.number, 2);
+        assert!(loaded.passed_over[0].contains("000007 is damaged (it is another one)"), "{loaded:?}");
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_set_aside_and_a_special_file_does_not_hang() {
+        let dir = two();
+        let state = dir.path().join("000002/state.json");
+        fs::remove_file(&state).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &state).unwrap();
+        let loaded = load(dir.path(), any).unwrap();
+        assert!(loaded.number == 1 && loaded.passed_over[0].contains("not a regular file"), "{loaded:?}");
+        for name in ["damaged-000002", "damaged-000002-2"] {
+            set_aside_after(dir.path(), 1).unwrap();
+            assert!(dir.path().join(name).is_dir() && !dir.path().join("000002").exists(), "{name}");
+            save(dir.path(), 2, &files(2)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_changes_nothing() {
+        let dir = two();
+        let state = dir.path().join("000002/state.json");
+        // a name that is too long for the file system fails with neither "not found" nor damage
+        let long = dir.path().join("000002").join("x".repeat(300));
+        assert!(matches!(
+            read_file(&dir.path().join("000002"), &"x".repeat(300), 10),
+            Err(ReadError::Unreadable(path, _)) if path == long
+        ));
+        assert!(matches!(read_file(&dir.path().join("000002"), "none", 10), Err(ReadError::Damaged(_))));
+        assert!(state.is_file());
     }
 }

@@ -1,22 +1,24 @@
-//! Collecting a rollout: environments and the actor, nothing else.
+//! Collecting a rollout with the environments and the policy (the verb *collect* of the training loop).
 //!
-//! Each environment is stepped by a job of its own on the pool's threads, writes into its own rows of the rollout and
-//! draws its actions from its own stream, so neither the threads nor their order reach a number. The normaliser is
-//! frozen meanwhile; what the environments saw is merged into it afterwards, in their order. Critics are evaluated
-//! later, in bulk. Nothing is allocated while stepping.
+//! Each environment is stepped by a job of its own on the threads of the pool. It writes into its own rows of the rollout
+//! and draws its actions from its own random stream, so the result does not depend on the threads. The normaliser is
+//! constant meanwhile; the observations are merged into it afterwards, in the order of the environments. Critics are
+//! evaluated later, in bulk. Nothing is allocated while stepping.
 
 use epo_algos::{Lane, Rollout};
-use epo_core::{ActionSpace, Env, EnvError, EnvPool, Purpose, Slot, Stream};
+use epo_core::{ActionSpace, Env, EnvError, EnvPool, EnvSpec, Purpose, Slot, Stream};
 use epo_nn::{Moments, Normalizer, Policy, PolicyWorkspace};
 
 use crate::LabError;
-use crate::episodes::Episode;
+use crate::config::ResolvedRun;
+use crate::episodes::{Episode, FinishedEpisode};
 
-/// Makes one environment of a run; called once per environment, and again for evaluations.
+/// Makes one environment of a run. It is called once per environment, and again for evaluations.
 pub type MakeEnv<'a> = dyn Fn() -> Result<Box<dyn Env>, LabError> + 'a;
 
-/// From a policy's action to an environment's: a box is reached from [−1, 1] by an affine map, without squashing or
-/// clipping, as OmniSafe does; an index stays an index.
+/// The map from the action of a policy to the action of an environment.
+///
+/// A box is reached from [−1, 1] by an affine map, without squashing or clipping, as in OmniSafe. An index stays an index.
 #[derive(Clone, Debug)]
 pub struct ActionMap {
     centre: Vec<f64>,
@@ -24,7 +26,7 @@ pub struct ActionMap {
 }
 
 impl ActionMap {
-    /// For an action space.
+    /// The map to an action space.
     pub fn new(space: &ActionSpace) -> Self {
         match space {
             ActionSpace::Box { low, high } => Self {
@@ -35,7 +37,7 @@ impl ActionMap {
         }
     }
 
-    /// Length of an action.
+    /// Number of entries of an action.
     pub fn len(&self) -> usize {
         self.centre.len()
     }
@@ -45,7 +47,7 @@ impl ActionMap {
         self.centre.is_empty()
     }
 
-    /// Writes the environment's action.
+    /// Writes the action of the environment.
     pub fn apply(&self, chosen: &[f32], action: &mut [f64]) {
         for i in 0..action.len() {
             action[i] = self.centre[i] + self.half[i] * f64::from(chosen[i]);
@@ -53,18 +55,18 @@ impl ActionMap {
     }
 }
 
-/// What one environment keeps beside its simulator: everything about it that a checkpoint holds.
+/// The state of one environment beside its simulator. A checkpoint holds all of it.
 #[derive(Debug)]
 pub struct Worker {
-    /// Action noise.
+    /// Random stream of the actions.
     pub(crate) stream: Stream,
-    /// The running episode.
+    /// Sums of the running episode.
     pub(crate) running: Episode,
-    /// Its actions as the policy chose them, to be replayed after a resume.
+    /// Actions of the running episode as the policy chose them, to be replayed after a resume.
     pub(crate) replay: Vec<f32>,
-    /// Episodes that finished in this epoch, with the step (1-based, of this environment, in this epoch).
-    pub(crate) finished: Vec<(u64, Episode)>,
-    /// What the environment saw in this epoch.
+    /// Episodes that finished in this epoch, each with the step of this environment in this epoch, from 1.
+    finished: Vec<(u64, Episode)>,
+    /// Moments of the observations of this epoch.
     seen: Moments,
     map: ActionMap,
     ws: PolicyWorkspace,
@@ -73,24 +75,67 @@ pub struct Worker {
     action: Vec<f64>,
 }
 
-/// Fills a rollout with the policy's steps, and merges what was seen into the normaliser.
-///
-/// Episodes go on from rollout to rollout; no environment is reset at its beginning.
-pub(crate) fn collect(
-    pool: &mut EnvPool,
-    workers: &mut [Worker],
-    policy: &Policy,
-    normalizer: &mut Normalizer,
+/// The environments of a run with everything that collecting needs, and the rollout that is filled.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    pub(crate) pool: EnvPool,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) normalizer: Normalizer,
+    pub(crate) rollout: Rollout,
     normalize: bool,
-    rollout: &mut Rollout,
-) -> Result<(), LabError> {
-    let frozen = &*normalizer;
-    let mut work: Vec<_> = workers.iter_mut().zip(rollout.lanes()).collect();
-    pool.run(&mut work, |slot, (worker, lane)| worker.fill(slot, policy, frozen, lane))?;
-    if normalize {
-        workers.iter().for_each(|worker| normalizer.merge(&worker.seen));
+}
+
+impl Collector {
+    /// The environments of `pool`, driven by `policy`. The normaliser has seen nothing yet.
+    pub(crate) fn new(pool: EnvPool, policy: &Policy, run: &ResolvedRun) -> Self {
+        let (seed, train) = (run.run.seed, &run.train);
+        let slots = pool.slots().iter();
+        let workers = slots.map(|slot| Worker::new(seed, slot.index(), slot.env(), policy)).collect();
+        let obs_len = pool.slots()[0].env().spec().obs_len;
+        let steps = train.steps_per_epoch / train.envs;
+        let rollout = Rollout::new(train.envs, steps, obs_len, policy.action_len());
+        Self { pool, workers, normalizer: Normalizer::new(obs_len), rollout, normalize: train.normalize_obs }
     }
-    Ok(())
+
+    /// The description of the environments.
+    pub(crate) fn spec(&self) -> &EnvSpec {
+        self.pool.slots()[0].env().spec()
+    }
+
+    /// Fills the rollout with `steps` steps of the policy, over all environments, and merges the observations into the
+    /// normaliser.
+    ///
+    /// Episodes continue from rollout to rollout; no environment is reset at the beginning.
+    pub(crate) fn collect(&mut self, policy: &Policy, steps: usize) -> Result<(), LabError> {
+        let Self { pool, workers, normalizer, rollout, normalize } = self;
+        rollout.set_steps(steps / workers.len());
+        let frozen = &*normalizer;
+        let mut work: Vec<_> = workers.iter_mut().zip(rollout.lanes()).collect();
+        pool.run(&mut work, |slot, (worker, lane)| worker.fill(slot, policy, frozen, lane))?;
+        if *normalize {
+            workers.iter().for_each(|worker| normalizer.merge(&worker.seen));
+        }
+        Ok(())
+    }
+
+    /// The episodes that finished in the last rollout, by time and then by environment. `before` is the number of steps
+    /// of the run before that rollout.
+    pub(crate) fn finished_episodes(&self, before: u64) -> Vec<FinishedEpisode> {
+        let n = self.workers.len() as u64;
+        let of = |(env, worker): (u32, &Worker)| {
+            let at =
+                move |&(t, episode): &(u64, Episode)| FinishedEpisode { step: before + t * n, env, episode };
+            worker.finished.iter().map(at).collect::<Vec<_>>()
+        };
+        let mut all: Vec<FinishedEpisode> = (0..).zip(&self.workers).flat_map(of).collect();
+        all.sort_by_key(|finished| (finished.step, finished.env));
+        all
+    }
+
+    /// The sums of the running episodes.
+    pub(crate) fn running_episodes(&self) -> Vec<Episode> {
+        self.workers.iter().map(|worker| worker.running).collect()
+    }
 }
 
 impl Worker {
@@ -101,7 +146,7 @@ impl Worker {
         Self {
             stream: Stream::new(seed, Purpose::Action, index),
             running: Episode::default(),
-            replay: Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()), // grows if need be
+            replay: Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()), // grows if an episode is longer
             finished: Vec::new(),
             seen: Moments::new(spec.obs_len),
             obs: vec![0.0; spec.obs_len],
@@ -145,7 +190,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Brings an environment to where its episode stood: begins it again and repeats its actions.
+    /// Brings an environment to where its episode stood: starts the episode and repeats its actions.
     pub(crate) fn replay(&mut self, slot: &mut Slot, episode: u64) -> Result<(), EnvError> {
         slot.start(episode)?;
         let actions = std::mem::take(&mut self.replay);
@@ -154,7 +199,7 @@ impl Worker {
         result
     }
 
-    /// Steps an environment with actions as the policy chose them, and does nothing else.
+    /// Steps an environment with actions as the policy chose them.
     pub(crate) fn repeat(&mut self, slot: &mut Slot, actions: &[f32]) -> Result<(), EnvError> {
         for chosen in actions.chunks_exact(self.action.len()) {
             self.map.apply(chosen, &mut self.action);

@@ -1,12 +1,14 @@
-//! Configuration of a run: what can be set, the defaults, and how layers of it become a [`ResolvedRun`].
+//! Configuration of a run: the keys, their defaults, and how layers of settings become a [`ResolvedRun`].
 //!
 //! ```text
-//! defaults (this file; the algorithm's own in its file)  <  preset of the task  <  file  <  --set key=value
+//! defaults (this file; the algorithm's own in its file)  <  preset of the task's family  <  file  <  --set key=value
 //! ```
-//! The defaults are those of the paper where it states them. Only a [`ResolvedRun`] reaches code that computes: every
+//! The defaults are those of the paper where it states them. Code that computes sees only a [`ResolvedRun`]: every
 //! number is concrete and checked against the others. It is saved as `config.toml`, and that file repeats the run.
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
+use epo_core::TaskFamily;
+use epo_report::history::VERSION_KEY;
 use epo_tasks::Physics;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,98 +21,84 @@ use crate::layers::{assignment, nearest, overlay};
 /// published physics.
 pub const TRAINING_PHYSICS: Physics = Physics::Published;
 
-/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
-pub(crate) const VERSION_KEY: &str = "epo_version";
-
-/// What is to be run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunTable {
-    /// Task id. `SafetyPointGoal1-v0`.
-    pub task: String,
-    /// Algorithm. `epo`.
-    pub algo: String,
-    /// Names everything random. 0.
-    pub seed: u64,
-    /// Environment steps, rounded up to whole epochs. 10 million.
-    pub steps: u64,
-    /// d, the limit on the mean undiscounted cost of an episode. 25.
-    pub limit: f64,
-    /// How the bodies of the task are simulated: `published`, as the published tasks do, or `fast`, where bodies at
-    /// rest sleep. Only for the tasks that `epo tasks` lists. Default: [`TRAINING_PHYSICS`].
-    pub physics: Physics,
-}
-
-impl Default for RunTable {
-    fn default() -> Self {
-        let (task, algo) = ("SafetyPointGoal1-v0".to_owned(), "epo".to_owned());
-        Self { task, algo, seed: 0, steps: 10_000_000, limit: 25.0, physics: TRAINING_PHYSICS }
+epo_core::parameters! {
+    /// Task, algorithm, seed, length and limit of a run.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct RunTable {
+        /// Task id. `epo tasks` lists all tasks.
+        pub task: String = "SafetyPointGoal1-v0".to_owned(),
+        /// Algorithm. `epo algos` lists all algorithms.
+        pub algo: String = "epo".to_owned(),
+        /// Root seed of all random streams.
+        pub seed: u64 = 0,
+        /// Number of environment steps, over all environments. It is rounded up to a multiple of `train.envs`. The last
+        /// epoch is shorter if the steps are no multiple of `train.steps_per_epoch`.
+        pub steps: u64 = 10_000_000,
+        /// Limit d on the mean undiscounted cost of an episode, at least 0.
+        pub limit: f64 = 25.0,
+        /// How the bodies of the task are simulated: `published`, as the published tasks do, or `fast`, where bodies at
+        /// rest sleep. An environment that a program brings itself ignores it.
+        pub physics: Physics = TRAINING_PHYSICS,
     }
 }
 
-/// How it is trained: what does not belong to one algorithm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrainTable {
-    /// Environment steps between updates, over all environments. 32,000.
-    pub steps_per_epoch: usize,
-    /// Environments side by side. Changes the numbers. 32.
-    pub envs: usize,
-    /// Threads. Does not change the numbers. 0 takes one per core.
-    pub threads: usize,
-    /// Widths of the hidden layers, of policy and critics. [64, 64].
-    pub hidden: Vec<usize>,
-    /// Whether observations are normalised by their running mean and deviation. True.
-    pub normalize_obs: bool,
-    /// Episodes that the cost reading J_c looks back on, if the epoch finished fewer: more is steadier and lags. 100, the
-    /// most; 0 takes those of the epoch.
-    pub cost_window: usize,
-    /// Epochs between checkpoints. 1.
-    pub save_every: u32,
-    /// Epochs between evaluations; 0 evaluates never. 0.
-    pub eval_every: u32,
-    /// Episodes of an evaluation during training. Default: 10.
-    pub eval_episodes: usize,
-    /// Episodes of the evaluation at the end of the run, for each of the mean and the sampled action; 0 plays none.
-    /// Default: 100.
-    pub final_eval_episodes: usize,
-    /// Discounts and traces.
-    #[serde(flatten)]
-    pub discount: Discount,
-    /// The update.
-    #[serde(flatten)]
-    pub update: UpdateConfig,
-}
-
-impl Default for TrainTable {
-    fn default() -> Self {
-        Self {
-            steps_per_epoch: 32_000,
-            envs: 32,
-            threads: 0,
-            hidden: vec![64, 64],
-            normalize_obs: true,
-            cost_window: WINDOW,
-            save_every: 1,
-            eval_every: 0,
-            eval_episodes: 10,
-            final_eval_episodes: 100,
-            discount: Discount::default(),
-            update: UpdateConfig::default(),
-        }
+epo_core::parameters! {
+    /// Training settings shared by all algorithms.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct TrainTable {
+        /// Number of environment steps between two updates, over all environments: the size of an epoch. It must be a
+        /// multiple of `envs`.
+        pub steps_per_epoch: usize = 32_000,
+        /// Number of environments that are stepped side by side. Changes the results.
+        pub envs: usize = 32,
+        /// Number of threads. It does not change the results. 0 means one thread per core.
+        pub threads: usize = 0,
+        /// Widths of the hidden layers of the policy and of the critics.
+        pub hidden: Vec<usize> = vec![64, 64],
+        /// Normalise observations by their running mean and standard deviation.
+        pub normalize_obs: bool = true,
+        /// Minimum number of finished episodes behind the cost reading J_c. If an epoch finishes fewer, earlier ones are
+        /// added. More episodes give a steadier reading that lags behind. 0 means the episodes of the epoch alone.
+        pub cost_window: usize = 100,
+        /// Number of epochs between two checkpoints.
+        pub save_every: u32 = 1,
+        /// Number of epochs between two evaluations during training. 0 means none.
+        pub eval_every: u32 = 0,
+        /// Number of episodes of an evaluation during training.
+        pub eval_episodes: usize = 10,
+        /// Number of episodes of the evaluation at the end of the run, for each of the mean and the sampled action. 0
+        /// means no evaluation.
+        pub final_eval_episodes: usize = 100;
+        /// Discounts and GAE factors.
+        ..discount: Discount,
+        /// Settings of the update.
+        ..update: UpdateConfig,
     }
 }
 
-/// What a family of tasks has instead of the defaults.
-///
-/// The cost of a velocity task varies less between episodes, so there is less noise that late passes could learn; there the δ of
-/// OmniSafe learnt twice as fast. It also answers EPO's weight within a few epochs, so μ may move faster; and with a clip each for reward
-/// and cost the δ was never reached and the weight grew without end (trials in `docs/results.md`).
-fn preset(task: &str, algo: &str) -> &'static [&'static str] {
-    match (task.contains("Velocity"), algo) {
-        (true, "epo") => &["train.target_kl=0.02", "algo.mu_rate=0.3", "algo.joint_clip=true"],
-        (true, _) => &["train.target_kl=0.02"],
-        (false, _) => &[],
-    }
-}
+/// The range of every count: key, smallest and largest value.
+const COUNTS: [(&str, i64, i64); 11] = [
+    ("run.seed", 0, i64::MAX),
+    ("run.steps", 1, 1_000_000_000_000_000),
+    ("train.steps_per_epoch", 1, 100_000_000),
+    ("train.envs", 1, 10_000),
+    ("train.threads", 0, MAX_THREADS as i64),
+    ("train.cost_window", 0, WINDOW as i64),
+    ("train.save_every", 1, 1_000_000),
+    ("train.eval_every", 0, 1_000_000),
+    ("train.eval_episodes", 1, 1_000_000),
+    ("train.passes", 1, 1_000_000),
+    ("train.minibatch", 1, 100_000_000),
+];
+
+const _: () = assert!(WINDOW == 100, "the default of train.cost_window");
+
+/// Largest number of threads.
+const MAX_THREADS: usize = 1024;
+/// Largest number of hidden layers.
+const MAX_LAYERS: usize = 64;
+/// Largest width of a hidden layer.
+const MAX_WIDTH: usize = 65_536;
 
 /// A run with every number concrete and checked.
 ///
@@ -119,7 +107,7 @@ fn preset(task: &str, algo: &str) -> &'static [&'static str] {
 /// let file = "[run]\ntask = \"SafetyCarGoal1-v0\"\nsteps = 2e6";
 /// let run = ResolvedRun::from_layers(Some(file), &["train.gamma=0.995".to_owned()])?;
 /// assert_eq!((run.run.steps, run.train.discount.gamma, run.run.algo.as_str()), (2_000_000, 0.995, "epo"));
-/// assert_eq!(run.epochs(), 63); // 62.5, rounded up
+/// assert_eq!(run.epochs(), 63); // 62 whole ones and a half
 /// let again = ResolvedRun::from_layers(Some(&run.to_toml()), &[])?; // the saved file repeats the run
 /// assert_eq!(again, run);
 /// let wrong = ResolvedRun::from_layers(None, &["train.gama=0.995".to_owned()]);
@@ -128,55 +116,64 @@ fn preset(task: &str, algo: &str) -> &'static [&'static str] {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedRun {
-    /// What.
+    /// Task, algorithm, seed, length and limit.
     pub run: RunTable,
-    /// How.
+    /// Training settings shared by all algorithms.
     pub train: TrainTable,
     /// The algorithm with its own parameters.
     pub algo: AlgoConfig,
 }
 
 impl ResolvedRun {
-    /// Defaults, then the preset of the task, then the text of a TOML file, then `key=value` assignments in their order.
+    /// Resolves the defaults, the preset of the task's family, the text of a TOML file, and `key=value` assignments;
+    /// later layers win.
     ///
-    /// A file that a run has saved is complete: it says all that its version knew, and a preset that came later is not for it.
+    /// A file that a run has saved is complete, so no preset applies to it. Its keys may be those of an earlier version.
+    ///
+    /// # Errors
+    /// If a key does not exist, or a value has the wrong type or makes no sense.
     pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
-        Self::layered(file, set, false)
-    }
-
-    /// The configuration that a run folder holds.
-    pub(crate) fn from_folder(text: &str) -> Result<Self, ConfigError> {
-        Self::layered(Some(text), &[], true)
-    }
-
-    fn layered(file: Option<&str>, set: &[String], mut saved: bool) -> Result<Self, ConfigError> {
-        let mut layers = Vec::new();
-        if let Some(text) = file {
-            let mut table = text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))?;
-            saved |= table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
-            layers.push(table);
+        let mut table = file.map(parse).transpose()?.unwrap_or_default();
+        let saved = table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
+        if saved {
+            epo_algos::modernise(&mut table);
         }
+        Self::from_tables(table, set, !saved)
+    }
+
+    /// Resolves the text of `config.toml` of a run folder, whatever version wrote it.
+    ///
+    /// # Errors
+    /// If a key does not exist, or a value has the wrong type or makes no sense.
+    pub fn from_saved(text: &str) -> Result<Self, ConfigError> {
+        let mut table = parse(text)?;
+        table.remove(VERSION_KEY);
+        epo_algos::modernise(&mut table);
+        Self::from_tables(table, &[], false)
+    }
+
+    fn from_tables(file: Table, set: &[String], use_preset: bool) -> Result<Self, ConfigError> {
+        let mut layers = vec![file];
         for text in set {
             layers.push(assignment(text)?);
         }
         // task and algorithm come first: they decide on the preset and on which keys `algo` has
         let named = |key| layers.iter().rev().find_map(|layer| layer.get("run")?.get(key)?.as_str());
         let algo = algo_named(named("algo").unwrap_or("epo"))?;
-        let task = named("task").unwrap_or_default();
-        let preset = if saved { &[] } else { preset(task, algo.name()) };
-        let preset = preset.iter().map(|text| assignment(text));
+        let default = RunTable::default();
+        let family = family_of(named("task").unwrap_or(&default.task)).filter(|_| use_preset);
         // a run of a version that did not know the key had published physics
-        let physics = if saved { Physics::Published } else { TRAINING_PHYSICS };
-        let run = RunTable { algo: algo.name().to_owned(), physics, ..Default::default() };
-        let defaults = Table::from_iter([
-            ("run".to_owned(), to_value(&run)?),
-            ("train".to_owned(), to_value(&TrainTable::default())?),
-            ("algo".to_owned(), Value::Table(params(&algo)?)),
-        ]);
-        let mut merged = defaults.clone();
-        for layer in preset.collect::<Result<Vec<_>, _>>()?.iter().chain(&layers) {
-            overlay(&mut merged, layer, "", &defaults)?;
+        let physics = if use_preset { TRAINING_PHYSICS } else { Physics::Published };
+        let run = RunTable { algo: algo.name().to_owned(), physics, ..default };
+        let defaults = tables(&run, &TrainTable::default(), &algo)?;
+        let mut merged = match family {
+            Some(family) => tables(&run, &TrainTable::preset(family), &algo.preset(family))?,
+            None => defaults.clone(),
+        };
+        for layer in &layers {
+            overlay(&mut merged, layer, &defaults)?;
         }
+        check_counts(&merged)?;
         Self::from_table(&merged, &defaults)?.checked()
     }
 
@@ -187,16 +184,14 @@ impl ResolvedRun {
         Ok(Self { algo, train: part("train", table, defaults, &[])?, run })
     }
 
-    /// The file that repeats this run.
+    /// The text of a file that repeats this run.
     pub fn to_toml(&self) -> String {
-        let tables = || -> Result<Table, ConfigError> {
-            Ok(Table::from_iter([
-                ("run".to_owned(), to_value(&self.run)?),
-                ("train".to_owned(), to_value(&self.train)?),
-                ("algo".to_owned(), Value::Table(params(&self.algo)?)),
-            ]))
-        };
-        tables().map(|t| t.to_string()).unwrap_or_default() // numbers and texts cannot fail
+        self.to_table().to_string()
+    }
+
+    /// The three tables of this run.
+    pub(crate) fn to_table(&self) -> Table {
+        tables(&self.run, &self.train, &self.algo).unwrap_or_default() // numbers and texts cannot fail
     }
 
     /// The algorithm at the start of training.
@@ -204,69 +199,109 @@ impl ResolvedRun {
         self.algo.build(&self.train.update, &self.train.discount)
     }
 
-    /// Epochs of the run.
+    /// Number of environment steps of the run: `run.steps`, rounded up to a multiple of `train.envs`.
+    pub fn total_steps(&self) -> u64 {
+        self.run.steps.next_multiple_of(self.train.envs as u64)
+    }
+
+    /// Number of epochs of the run. The last one may be shorter than the others.
     pub fn epochs(&self) -> u32 {
-        self.run.steps.div_ceil(self.train.steps_per_epoch as u64) as u32
+        self.epochs_after(0, 0)
     }
 
-    /// Steps of one environment in an epoch.
-    pub fn steps_per_env(&self) -> usize {
-        self.train.steps_per_epoch / self.train.envs
+    /// Number of epochs of the run if `epochs` of them have made `steps` steps.
+    pub(crate) fn epochs_after(&self, epochs: u32, steps: u64) -> u32 {
+        let left = self.total_steps().saturating_sub(steps).div_ceil(self.train.steps_per_epoch as u64);
+        epochs.saturating_add(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Checks every number by itself and beside the others, and takes the number of cores for `threads = 0`.
-    fn checked(mut self) -> Result<Self, ConfigError> {
+    /// Number of steps of the epoch that begins after `steps` steps: `train.steps_per_epoch`, or what is left.
+    pub(crate) fn steps_of_epoch(&self, steps: u64) -> usize {
+        let left = self.total_steps().saturating_sub(steps);
+        usize::try_from(left).unwrap_or(usize::MAX).min(self.train.steps_per_epoch)
+    }
+
+    /// Checks every number by itself and against the others, and takes the number of cores for `threads = 0`.
+    pub(crate) fn checked(mut self) -> Result<Self, ConfigError> {
         let (run, train) = (&self.run, &self.train);
-        let Discount { gamma, lambda, gamma_c, lambda_c } = train.discount;
-        let unit = |x: f64| (0.0..=1.0).contains(&x);
-        require(run.steps > 0, "run.steps", run.steps, "must be at least 1")?;
-        require(run.limit >= 0.0 && run.limit.is_finite(), "run.limit", run.limit, "must be 0 or more")?;
-        require(train.envs > 0, "train.envs", train.envs, "must be at least 1")?;
+        let limit_ok = run.limit >= 0.0 && run.limit.is_finite();
+        require(limit_ok, "run.limit", run.limit, "must be a finite number of at least 0")?;
         let per_epoch = train.steps_per_epoch;
         let why = format!("must be a multiple of train.envs = {}", train.envs);
-        require(
-            per_epoch > 0 && per_epoch.is_multiple_of(train.envs),
-            "train.steps_per_epoch",
-            per_epoch,
-            &why,
-        )?;
-        let batch = train.update.batch;
+        require(per_epoch.is_multiple_of(train.envs), "train.steps_per_epoch", per_epoch, &why)?;
+        let minibatch = train.update.minibatch;
         let why = format!("must be from 1 to train.steps_per_epoch = {per_epoch}");
-        require((1..=per_epoch).contains(&batch), "train.batch", batch, &why)?;
-        require(self.epochs_fit(), "run.steps", run.steps, "makes more epochs than can be counted")?;
-        let why = format!("must be at most {WINDOW}");
-        require(train.cost_window <= WINDOW, "train.cost_window", train.cost_window, &why)?;
+        require(minibatch <= per_epoch, "train.minibatch", minibatch, &why)?;
+        let fits = self.total_steps().div_ceil(per_epoch as u64) < u64::from(u32::MAX);
+        require(fits, "run.steps", run.steps, "makes more than 4294967294 epochs of train.steps_per_epoch")?;
         let hidden = format!("{:?}", train.hidden);
-        require(train.hidden.iter().all(|&w| w > 0), "train.hidden", hidden, "widths must be at least 1")?;
-        require(train.save_every > 0, "train.save_every", train.save_every, "must be at least 1")?;
-        require(train.eval_episodes > 0, "train.eval_episodes", train.eval_episodes, "must be at least 1")?;
-        for (key, value, ok) in [
-            ("train.gamma", gamma, unit(gamma)),
-            ("train.lambda", lambda, unit(lambda)),
-            ("train.gamma_c", gamma_c, unit(gamma_c)),
-            ("train.lambda_c", lambda_c, unit(lambda_c)),
-        ] {
-            require(ok, key, value, "must be between 0 and 1")?;
-        }
-        // the algorithm knows the rest
+        let why = format!("must be at most {MAX_LAYERS} widths from 1 to {MAX_WIDTH}");
+        let widths = train.hidden.iter().all(|w| (1..=MAX_WIDTH).contains(w));
+        require(widths && train.hidden.len() <= MAX_LAYERS, "train.hidden", hidden, &why)?;
+        // the update and the algorithm check their own settings
         self.build().map_err(|error| match error {
             UpdateError::Config { key, value, reason } => {
                 ConfigError::Value { key: key.to_owned(), got: value.to_string(), why: reason.to_owned() }
             }
             other => ConfigError::Syntax(other.to_string()),
         })?;
-        self.train.threads = threads(self.train.threads);
+        self.train.threads = threads(self.train.threads)?;
         Ok(self)
-    }
-
-    fn epochs_fit(&self) -> bool {
-        self.run.steps.div_ceil(self.train.steps_per_epoch as u64) < u64::from(u32::MAX)
     }
 }
 
-/// That many threads; 0: as many as there are cores.
-pub(crate) fn threads(asked: usize) -> usize {
-    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, usize::from) }
+impl TrainTable {
+    /// The default settings for a family of tasks (the preset).
+    pub fn preset(family: TaskFamily) -> Self {
+        Self { update: UpdateConfig::preset(family), ..Self::default() }
+    }
+}
+
+/// The family of a task of the registry. An id that is not in the registry has none, whatever words it contains.
+fn family_of(task: &str) -> Option<TaskFamily> {
+    epo_tasks::task(task).ok()?.family()
+}
+
+fn parse(text: &str) -> Result<Table, ConfigError> {
+    text.parse::<Table>().map_err(|e| ConfigError::Syntax(e.to_string()))
+}
+
+fn tables(run: &RunTable, train: &TrainTable, algo: &AlgoConfig) -> Result<Table, ConfigError> {
+    Ok(Table::from_iter([
+        ("run".to_owned(), to_value(run)?),
+        ("train".to_owned(), to_value(train)?),
+        ("algo".to_owned(), Value::Table(params(algo)?)),
+    ]))
+}
+
+/// Refuses a count that is out of its range.
+fn check_counts(tables: &Table) -> Result<(), ConfigError> {
+    for (key, least, most) in COUNTS {
+        let Some((table, name)) = key.split_once('.') else { continue };
+        let value = tables.get(table).and_then(|t| t.get(name)?.as_integer());
+        if let Some(value) = value.filter(|v| !(least..=most).contains(v)) {
+            let why = if value < least {
+                format!("must be at least {least}")
+            } else {
+                format!("must be at most {most}")
+            };
+            return Err(ConfigError::Value { key: key.to_owned(), got: value.to_string(), why });
+        }
+    }
+    Ok(())
+}
+
+/// The smallest and largest value of a count, by its dotted key.
+pub(crate) fn range_of(key: &str) -> Option<(i64, i64)> {
+    COUNTS.iter().find(|(name, ..)| *name == key).map(|&(_, least, most)| (least, most))
+}
+
+/// The number of threads that `train.threads` stands for: 0 is one per core.
+pub(crate) fn threads(asked: usize) -> Result<usize, ConfigError> {
+    let why = format!("must be at most {MAX_THREADS}");
+    require(asked <= MAX_THREADS, "train.threads", asked, &why)?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    Ok(if asked > 0 { asked } else { cores() })
 }
 
 fn require(ok: bool, key: &str, got: impl ToString, why: &str) -> Result<(), ConfigError> {
@@ -282,14 +317,20 @@ pub fn algorithms() -> Vec<AlgoConfig> {
 }
 
 /// The algorithm of that name with its defaults.
+///
+/// # Errors
+/// If there is none; the error names the most similar one.
 pub fn algo_named(name: &str) -> Result<AlgoConfig, ConfigError> {
     AlgoConfig::by_name(name).ok_or_else(|| ConfigError::UnknownAlgo {
         name: name.to_owned(),
-        nearest: nearest(name, AlgoConfig::all_defaults().iter().map(AlgoConfig::name)),
+        nearest: nearest(name, AlgoConfig::all_defaults().iter().map(AlgoConfig::name)).unwrap_or_default(),
     })
 }
 
-/// An algorithm's own parameters.
+/// The algorithm's own parameters as a table.
+///
+/// # Errors
+/// If a parameter cannot be written as TOML.
 pub fn params(algo: &AlgoConfig) -> Result<Table, ConfigError> {
     match to_value(algo)? {
         Value::Table(mut table) => {
@@ -304,8 +345,9 @@ fn to_value(part: &impl Serialize) -> Result<Value, ConfigError> {
     Value::try_from(part).map_err(|e| ConfigError::Syntax(e.to_string()))
 }
 
-/// One table of a configuration, with entries that no file has. What has the right type and is refused is found by
-/// trying each value alone, among the defaults.
+/// Reads one table of a configuration; `more` are entries that no file has.
+///
+/// If the table is refused, the value at fault is found by trying each value alone among the defaults.
 fn part<T: DeserializeOwned>(
     name: &str,
     table: &Table,
@@ -326,8 +368,11 @@ fn part<T: DeserializeOwned>(
         let mut alone = entries(defaults);
         alone.insert(key.clone(), value.clone());
         if let Err(error) = Value::Table(alone).try_into::<T>() {
-            let negative = value.as_integer().is_some_and(|i| i < 0);
-            let why = if negative { "must be at least 0" } else { error.message() };
+            let why = match value.as_integer() {
+                Some(..0) => "must be at least 0",
+                Some(_) => "is too large",
+                None => error.message(),
+            };
             let (key, got, why) = (format!("{name}.{key}"), value.to_string(), why.to_owned());
             return Err(ConfigError::Value { key, got, why });
         }
@@ -335,44 +380,44 @@ fn part<T: DeserializeOwned>(
     Err(ConfigError::Syntax(format!("[{name}] {}", error.message())))
 }
 
-/// Why a configuration is refused.
+/// The reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A key that does not exist.
-    #[error("there is no `{key}`; did you mean `{nearest}`?")]
+    #[error("there is no `{key}`{}", did_you_mean(nearest))]
     UnknownKey {
-        /// As written, dotted.
+        /// Dotted key, as written.
         key: String,
-        /// The key most like it.
-        nearest: String,
+        /// The most similar key, if one is similar.
+        nearest: Option<String>,
     },
     /// A value of the wrong type.
     #[error("`{key}` takes {want}, not {got}")]
     Type {
         /// Dotted key.
         key: String,
-        /// As written.
+        /// Value, as written.
         got: String,
-        /// What it should be.
+        /// The type that it should have.
         want: &'static str,
     },
-    /// A value that makes no sense by itself or beside the others.
+    /// A value that makes no sense by itself or together with the others.
     #[error("`{key} = {got}`: {why}")]
     Value {
         /// Dotted key.
         key: String,
-        /// As written.
+        /// Value, as written.
         got: String,
-        /// What it should be.
+        /// The rule that it breaks.
         why: String,
     },
     /// An algorithm that does not exist.
-    #[error("there is no algorithm `{name}`; did you mean `{nearest}`?")]
+    #[error("there is no algorithm `{name}`; did you mean `{nearest}`? (`epo algos` lists all)")]
     UnknownAlgo {
-        /// As written.
+        /// Name, as written.
         name: String,
-        /// The algorithm most like it.
+        /// The most similar name.
         nearest: String,
     },
     /// Not `key=value`.
@@ -381,6 +426,29 @@ pub enum ConfigError {
     /// Not TOML.
     #[error("{0}")]
     Syntax(String),
+    /// The run needs more memory than there is.
+    #[error("`{key} = {got}`: the run needs about {} of memory, and {} are available", size(*needs), size(*has))]
+    Memory {
+        /// The key that most of the memory depends on.
+        key: &'static str,
+        /// Its value.
+        got: String,
+        /// Bytes that the run needs.
+        needs: u64,
+        /// Bytes of the machine, or of the control group of this process.
+        has: u64,
+    },
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |key| format!("; did you mean `{key}`?"))
+}
+
+/// A number of bytes for people to read.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1 << 10, "KiB"));
+    format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
 #[cfg(test)]
@@ -398,12 +466,14 @@ mod tests {
         assert_eq!(kl(&["train.target_kl=0.5"]), 0.5);
         assert_eq!(kl(&["run.task=SafetyCarGoal1-v0"]), 0.006, "the task that counts is the one that is run");
         assert_eq!(kl(&["run.algo=cpo"]), 0.02, "nothing of EPO's for the others");
+        assert_eq!(kl(&["run.task=MyVelocityEnv"]), 0.006, "a word in an id is no family");
         let mu_rate = |set: &[&str]| params(&run(set).algo).unwrap()["mu_rate"].as_float();
         assert_eq!(mu_rate(&[]), Some(0.3));
         assert_eq!(mu_rate(&["algo.mu_rate=0.07"]), Some(0.07));
         assert_eq!(mu_rate(&["run.task=SafetyCarGoal1-v0"]), Some(0.07));
         let joint_clip = |set: &[&str]| params(&run(set).algo).unwrap()["joint_clip"].as_bool();
-        assert_eq!([&[][..], &["run.task=SafetyCarGoal1-v0"]].map(joint_clip), [Some(true), Some(false)]);
+        let tasks = [&[][..], &["run.task=SafetyCarGoal1-v0"], &["run.task=MyVelocityEnv"]];
+        assert_eq!(tasks.map(joint_clip), [Some(true), Some(false), Some(false)]);
 
         // a run of a version that did not know `joint_clip` goes on without it
         let old =
@@ -411,6 +481,41 @@ mod tests {
         let old = ResolvedRun::from_layers(Some(old), &[]).unwrap();
         assert_eq!(params(&old.algo).unwrap()["joint_clip"].as_bool(), Some(false));
         assert_eq!(old.train.update.target_kl, 0.02);
+        // the configuration of a run folder is complete, with or without a version
+        let saved = "[run]\ntask = \"SafetyAntVelocity-v1\"\n";
+        assert_eq!(ResolvedRun::from_saved(saved).unwrap().train.update.target_kl, 0.006);
+    }
+
+    /// Kills: a key of version 0.3 that is refused in a run folder, or silently accepted in a file of a user.
+    #[test]
+    fn a_saved_configuration_of_version_0_3_is_read() {
+        let old = "epo_version = \"0.3.0\"\n[run]\nalgo = \"epo\"\nsteps = 100000\n[train]\nbatch = 50\n\
+                   steps_per_epoch = 32000\n[algo]\nvariant = \"released\"\nmu_init = 3.0\npmn = \"both\"\n";
+        let run = ResolvedRun::from_saved(old).unwrap();
+        assert_eq!(ResolvedRun::from_layers(Some(old), &[]).unwrap(), run);
+        assert_eq!(
+            (run.run.algo.as_str(), run.train.update.minibatch, run.run.steps),
+            ("epo-released", 50, 128_000)
+        );
+        assert_eq!(params(&run.algo).unwrap()["mu"].as_float(), Some(3.0));
+        let said = set(&["train.batch=50"]).unwrap_err().to_string();
+        assert_eq!(said, "there is no `train.batch`; did you mean `train.minibatch`?");
+    }
+
+    #[test]
+    fn the_last_epoch_is_as_long_as_the_steps_that_are_left() {
+        let run = set(&["run.steps=100"]).unwrap();
+        assert_eq!(
+            (run.total_steps(), run.epochs(), run.steps_of_epoch(0)),
+            (128, 1, 128),
+            "a multiple of 32"
+        );
+        let run = set(&["run.steps=1e5"]).unwrap();
+        assert_eq!((run.total_steps(), run.epochs()), (100_000, 4));
+        assert_eq!([0, 64_000, 96_000, 100_000].map(|s| run.steps_of_epoch(s)), [32_000, 32_000, 4_000, 0]);
+        assert_eq!(run.epochs_after(3, 96_000), 4);
+        let longer = set(&["run.steps=2e5"]).unwrap();
+        assert_eq!(longer.epochs_after(4, 100_000), 8, "100,000 steps more");
     }
 
     fn set(assignments: &[&str]) -> Result<ResolvedRun, ConfigError> {
@@ -418,13 +523,14 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_papers() {
+    fn the_defaults_are_the_papers_except_the_kl_bound() {
         let run = set(&["train.threads=3"]).unwrap();
         assert_eq!((run.run.task.as_str(), run.run.algo.as_str()), ("SafetyPointGoal1-v0", "epo"));
         assert_eq!((run.run.steps, run.run.limit, run.run.seed), (10_000_000, 25.0, 0));
         let (train, update, discount) = (&run.train, &run.train.update, &run.train.discount);
         assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (32_000, 32, &[64, 64][..]));
-        assert_eq!((update.passes, update.batch, update.lr, update.target_kl), (40, 64, 3e-4, 0.006));
+        assert_eq!((update.passes, update.minibatch, update.lr), (40, 64, 3e-4));
+        assert_eq!(update.target_kl, 0.006, "our choice; OmniSafe has 0.02");
         assert_eq!((discount.gamma, discount.lambda, train.threads), (0.99, 0.95, 3));
         assert!(set(&[]).unwrap().train.threads > 0, "0 threads means the cores of this machine");
     }
@@ -434,12 +540,12 @@ mod tests {
         let physics = |file: &str| ResolvedRun::from_layers(Some(file), &[]).unwrap().run.physics;
         assert_eq!(physics("[run]\nseed = 1"), TRAINING_PHYSICS, "a new run");
         assert_eq!(physics("epo_version = \"0.3.0\"\n[run]\nseed = 1"), Physics::Published);
-        assert_eq!(ResolvedRun::from_folder("[run]\nseed = 1").unwrap().run.physics, Physics::Published);
+        assert_eq!(ResolvedRun::from_saved("[run]\nseed = 1").unwrap().run.physics, Physics::Published);
         for name in Physics::ALL {
             let text = format!("epo_version = \"0.3.0\"\n[run]\nphysics = \"{name}\"");
             assert_eq!(physics(&text), name);
             let run = set(&[&format!("run.physics={name}")]).unwrap();
-            assert_eq!(ResolvedRun::from_folder(&run.to_toml()).unwrap(), run);
+            assert_eq!(ResolvedRun::from_saved(&run.to_toml()).unwrap(), run);
         }
     }
 
@@ -457,8 +563,12 @@ mod tests {
     #[test]
     fn scales_that_default_to_one_minus_gamma_can_be_set() {
         for (algo, key) in [("cpo", "c_scale"), ("p3o", "violation_scale")] {
-            let run = set(&[&format!("run.algo={algo}"), &format!("algo.{key}=1")]).unwrap();
-            assert_eq!(params(&run.algo).unwrap()[key].as_float(), Some(1.0));
+            let with = |value: &str| set(&[&format!("run.algo={algo}"), &format!("algo.{key}={value}")]);
+            assert_eq!(params(&with("1").unwrap().algo).unwrap()[key].as_float(), Some(1.0));
+            assert_eq!(params(&with("auto").unwrap().algo).unwrap()[key].as_str(), Some("auto"));
+            for bad in ["0", "-1", "nan", "inf", "other"] {
+                assert!(matches!(with(bad), Err(ConfigError::Value { .. })), "{algo} {bad}: {:?}", with(bad));
+            }
         }
     }
 
@@ -480,9 +590,20 @@ mod tests {
             ("train.envs=0", "train.envs"),
             ("train.envs=33", "train.steps_per_epoch"),
             ("train.steps_per_epoch=0", "train.steps_per_epoch"),
-            ("train.batch=32001", "train.batch"),
-            ("train.batch=0", "train.batch"),
+            ("train.minibatch=32001", "train.minibatch"),
+            ("train.minibatch=0", "train.minibatch"),
             ("train.gamma=1.5", "train.gamma"),
+            ("train.gamma=1", "train.gamma"),
+            ("train.gamma_c=nan", "train.gamma_c"),
+            ("train.entropy=nan", "train.entropy"),
+            ("train.steps_per_epoch=9223372036854775804", "train.steps_per_epoch"),
+            ("train.hidden=[4000000000000000000]", "train.hidden"),
+            ("train.passes=1e15", "train.passes"),
+            ("train.threads=100000", "train.threads"),
+            ("train.save_every=1e10", "train.save_every"),
+            ("run.limit=inf", "run.limit"),
+            ("run.steps=1e30", "run.steps"),
+            ("run.seed=-1", "run.seed"),
             ("train.lr=-1", "train.lr"),
             ("train.hidden=[0]", "train.hidden"),
         ] {
@@ -493,13 +614,18 @@ mod tests {
         }
         assert!(matches!(set(&["run.algo=pppo"]), Err(ConfigError::UnknownAlgo { .. })));
         for (bad, want) in [
-            ("run.steps=-5", "`run.steps = -5`: must be at least 0"),
+            ("run.steps=-5", "`run.steps = -5`: must be at least 1"),
+            ("run.steps=0", "`run.steps = 0`: must be at least 1"),
+            ("run.seed=-1", "`run.seed = -1`: must be at least 0"),
+            ("run.steps=1e30", "`run.steps = 1e30`: is too large"),
+            ("run.limit=inf", "`run.limit = inf`: must be a finite number of at least 0"),
+            ("run.limit=-1", "`run.limit = -1`: must be a finite number of at least 0"),
             (
                 "run.physics=slow",
                 "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or `fast`",
             ),
             ("algo.pmn=none", "`algo.pmn = \"none\"`: unknown variant `none`, expected one of `both`"),
-            ("train.envs=-1", "`train.envs = -1`: must be at least 0"),
+            ("train.envs=-1", "`train.envs = -1`: must be at least 1"),
         ] {
             let said = set(&[bad]).unwrap_err().to_string();
             assert!(said.starts_with(want), "{bad}: {said}");

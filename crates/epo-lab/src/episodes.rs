@@ -1,34 +1,36 @@
-//! Finished episodes, and the cost reading that is taken from them.
+//! Finished episodes, and the cost reading of an epoch (the verb *measure* of the training loop).
 //!
 //! ```text
-//! J_c = mean cost of the episodes that finished in this epoch, and of so many before them that there are `cost_window`
-//!     | if there are none: Σ cost so far / Σ steps so far · longest episode      (running episodes, extrapolated)
+//! J_c = mean cost of the episodes that finished in this epoch; earlier ones are added until there are `cost_window`
+//!     | if no episode has finished yet: Σ cost so far / Σ steps so far · longest episode   (running episodes, extrapolated)
 //! ```
-//! OmniSafe reads the mean of the last 100 episodes always, and NaN if an epoch finishes none. Episode costs have heavy
-//! tails: their deviation is about their mean, so the mean of 32 (an epoch of 32,000 steps) is uncertain by a fifth. A
-//! longer window is steadier and lags. The columns `Metrics/EpRet`, `EpCost` and `EpLen` keep OmniSafe's meaning.
+//! OmniSafe always reads the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
+//! heavy tails: their standard deviation is about their mean, so the mean of 32 episodes (an epoch of 32,000 steps) is
+//! uncertain by a fifth. A longer window is steadier and lags behind. The columns `Metrics/EpRet`, `EpCost` and `EpLen`
+//! keep OmniSafe's meaning.
 
 use std::collections::VecDeque;
 
+use epo_algos::UpdateError;
 use epo_core::CostReading;
 use serde::{Deserialize, Serialize};
 
-/// How many finished episodes the `Metrics/Ep…` columns look back on.
+/// Number of finished episodes behind the columns `Metrics/Ep…`.
 pub const WINDOW: usize = 100;
 
-/// Sums over an episode, finished or running.
+/// Return, cost and length of an episode, finished or running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// Sum of the rewards.
     pub ret: f64,
     /// Sum of the costs.
     pub cost: f64,
-    /// Steps.
+    /// Number of steps.
     pub len: u64,
 }
 
 impl Episode {
-    /// Takes one step in.
+    /// Adds one step.
     pub fn add(&mut self, reward: f64, cost: f64) {
         self.ret += reward;
         self.cost += cost;
@@ -36,49 +38,75 @@ impl Episode {
     }
 }
 
+/// A finished episode and where it ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FinishedEpisode {
+    /// Environment steps of the run when the episode ended.
+    pub step: u64,
+    /// Number of the environment.
+    pub env: u32,
+    /// Return, cost and length.
+    pub episode: Episode,
+}
+
+/// How the cost of an epoch is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostRule {
+    /// Minimum number of finished episodes behind the reading; see `train.cost_window`.
+    pub window: usize,
+    /// Length of the longest episode, in steps.
+    pub max_steps: usize,
+    /// Limit d.
+    pub limit: f64,
+}
+
 /// The last [`WINDOW`] finished episodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Episodes {
+pub struct EpisodeWindow {
     window: VecDeque<Episode>,
 }
 
-impl Episodes {
-    /// Takes in the episodes that an epoch finished, in order.
-    pub fn extend(&mut self, finished: impl IntoIterator<Item = Episode>) {
-        for episode in finished {
+impl EpisodeWindow {
+    /// Reads the cost of an epoch, then adds its finished episodes to the window.
+    ///
+    /// The reading is the mean over at least `rule.window` episodes, those that `finished` in this epoch first. If no
+    /// episode has finished yet, it is extrapolated from the `running` ones.
+    ///
+    /// # Errors
+    /// If a cost is not finite, which [`epo_core::Slot::step`] does not let through.
+    pub fn measure(
+        &mut self,
+        finished: &[FinishedEpisode],
+        running: &[Episode],
+        rule: CostRule,
+    ) -> Result<CostReading, UpdateError> {
+        let reading = self.read(finished, running, rule);
+        for finished in finished {
             if self.window.len() == WINDOW {
                 self.window.pop_front();
             }
-            self.window.push_back(episode);
+            self.window.push_back(finished.episode);
         }
+        let (what, value, place) = ("episode cost".into(), f64::NAN, "measurement".to_owned());
+        reading.ok_or(UpdateError::NotFinite { what, value, place })
     }
 
-    /// Mean of a quantity over the window; `None` before the first episode has finished.
+    fn read(&self, finished: &[FinishedEpisode], running: &[Episode], rule: CostRule) -> Option<CostReading> {
+        let older = rule.window.max(1).saturating_sub(finished.len()).min(self.window.len());
+        let older = self.window.range(self.window.len() - older..);
+        let (mean, spread) = mean_and_std(older.chain(finished.iter().map(|f| &f.episode)).map(|e| e.cost))
+            .unwrap_or_else(|| extrapolate(running, rule.max_steps));
+        CostReading::with_spread(mean, rule.limit, spread)
+    }
+
+    /// Returns the mean of a quantity over the window; `None` before the first episode has finished.
     pub fn mean(&self, of: impl Fn(&Episode) -> f64 + Copy) -> Option<f64> {
         mean_and_std(self.window.iter().map(of)).map(|(mean, _)| mean)
     }
-
-    /// The cost reading of an epoch: over at least `window` episodes, those that `finished` in it first; failing any, from
-    /// the episodes that are `running`, none longer than `max_steps`.
-    ///
-    /// `None` only if a cost is not finite, which [`epo_core::Slot::step`] does not let through.
-    pub fn measure(
-        &self,
-        finished: &[Episode],
-        running: &[Episode],
-        window: usize,
-        max_steps: usize,
-        limit: f64,
-    ) -> Option<CostReading> {
-        let older = window.max(1).saturating_sub(finished.len()).min(self.window.len());
-        let older = self.window.range(self.window.len() - older..);
-        let (mean, spread) = mean_and_std(older.chain(finished).map(|e| e.cost))
-            .unwrap_or_else(|| extrapolate(running, max_steps));
-        CostReading::with_spread(mean, limit, spread)
-    }
 }
 
-/// Mean and spread of the whole-episode costs that the running episodes promise; 0 if there are none.
+/// Mean and standard deviation of the episode costs that the running episodes would have at full length; 0 if there are
+/// none.
 fn extrapolate(running: &[Episode], max_steps: usize) -> (f64, f64) {
     let begun = || running.iter().filter(|e| e.len > 0);
     let steps: u64 = begun().map(|e| e.len).sum();
@@ -87,7 +115,7 @@ fn extrapolate(running: &[Episode], max_steps: usize) -> (f64, f64) {
     (cost / steps.max(1) as f64 * max_steps as f64, spread.map_or(0.0, |(_, std)| std))
 }
 
-/// Mean and standard deviation (over n) of some numbers, `None` if there are none.
+/// Mean and standard deviation (divided by n) of some numbers; `None` if there are none.
 fn mean_and_std(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let n = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / n;
@@ -103,38 +131,59 @@ mod tests {
         Episode { ret: 0.0, cost, len }
     }
 
+    fn finished(costs: &[f64]) -> Vec<FinishedEpisode> {
+        costs.iter().map(|&cost| FinishedEpisode { step: 0, env: 0, episode: episode(cost, 1000) }).collect()
+    }
+
+    fn rule(window: usize) -> CostRule {
+        CostRule { window, max_steps: 1000, limit: 25.0 }
+    }
+
     #[test]
     fn the_epoch_then_the_window_then_the_running_episodes() {
-        let mut episodes = Episodes::default();
+        let mut episodes = EpisodeWindow::default();
         let running = [episode(3.0, 10), episode(0.0, 20), episode(0.0, 0)];
         // nothing has ever finished: 3 per 30 steps, 100 for an episode of 1000
-        let reading = episodes.measure(&[], &running, 0, 1000, 25.0).unwrap();
+        let reading = episodes.measure(&[], &running, rule(0)).unwrap();
         assert!(
             (reading.mean() - 100.0).abs() < 1e-12 && (reading.spread() - 150.0).abs() < 1e-12,
             "{reading:?}"
         );
         // nor even begun
-        assert_eq!(episodes.measure(&[], &[], 0, 1000, 25.0).unwrap().mean(), 0.0);
+        assert_eq!(episodes.measure(&[], &[], rule(0)).unwrap().mean(), 0.0);
         // an epoch with two finished episodes: those only
-        episodes.extend([episode(50.0, 1000)]);
-        let now = [episode(10.0, 1000), episode(30.0, 1000)];
-        let reading = episodes.measure(&now, &running, 0, 1000, 25.0).unwrap();
-        assert_eq!((reading.mean(), reading.spread(), reading.limit()), (20.0, 10.0, 25.0));
+        episodes.measure(&finished(&[50.0]), &[], rule(0)).unwrap();
+        let now = finished(&[10.0, 30.0]);
+        let reading = |episodes: &EpisodeWindow, now: &[FinishedEpisode], window| {
+            episodes.clone().measure(now, &running, rule(window)).unwrap()
+        };
+        let read = reading(&episodes, &now, 0);
+        assert_eq!((read.mean(), read.spread(), read.limit()), (20.0, 10.0, 25.0));
         // those and so many older ones that there are three, or as many as there are
         for window in [3, 100] {
-            let reading = episodes.measure(&now, &running, window, 1000, 25.0).unwrap();
-            assert_eq!(reading.mean(), 30.0, "window {window}");
+            assert_eq!(reading(&episodes, &now, window).mean(), 30.0, "window {window}");
         }
-        assert_eq!(episodes.measure(&now, &running, 2, 1000, 25.0).unwrap().mean(), 20.0);
+        assert_eq!(reading(&episodes, &now, 2).mean(), 20.0);
         // an epoch with none: the window
-        assert_eq!(episodes.measure(&[], &running, 0, 1000, 25.0).unwrap().mean(), 50.0);
+        assert_eq!(reading(&episodes, &[], 0).mean(), 50.0);
+    }
+
+    /// Kills: a reading that counts the episodes of its own epoch twice, because the window has them already.
+    #[test]
+    fn measuring_adds_the_episodes_to_the_window_after_it_has_read_it() {
+        let mut episodes = EpisodeWindow::default();
+        episodes.measure(&finished(&[50.0]), &[], rule(100)).unwrap();
+        let reading = episodes.measure(&finished(&[20.0]), &[], rule(100)).unwrap();
+        assert_eq!(reading.mean(), 35.0, "(50 + 20) / 2");
+        assert_eq!(episodes.mean(|e| e.cost), Some(35.0));
     }
 
     #[test]
     fn the_window_forgets_the_oldest() {
-        let mut episodes = Episodes::default();
+        let mut episodes = EpisodeWindow::default();
         assert_eq!(episodes.mean(|e| e.cost), None);
-        episodes.extend((0..WINDOW as u64 + 50).map(|i| episode(i as f64, 1)));
+        let costs: Vec<f64> = (0..WINDOW as u32 + 50).map(f64::from).collect();
+        episodes.measure(&finished(&costs), &[], rule(0)).unwrap();
         assert_eq!(episodes.mean(|e| e.cost), Some(99.5)); // 50 ..= 149
     }
 }

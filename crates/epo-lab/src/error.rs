@@ -40,6 +40,21 @@ pub enum LabError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Another process is writing to the run folder.
+    #[error("the run folder {} is in use by {holder}; wait until it ends, or stop it", dir.display())]
+    Locked {
+        /// The run folder.
+        dir: PathBuf,
+        /// Process and host.
+        holder: String,
+    },
+    /// The run folder is no longer where it was when the run began.
+    #[error(
+        "the run folder {} was moved or replaced while the run was training; everything up to the last checkpoint is \
+         in the folder's new place: resume it there",
+        .0.display()
+    )]
+    Moved(PathBuf),
     /// Work was stopped by a signal; nothing is lost.
     #[error("{0} was interrupted")]
     Interrupted(&'static str),

@@ -79,7 +79,7 @@ pub const SETTINGS: [&str; 13] = [
     "train.threads=1",
     "train.steps_per_epoch=4000",
     "train.passes=10",
-    "train.batch=400",
+    "train.minibatch=400",
     "train.lr=0.03",
     "train.critic_lr=0.03",
     "train.critic_l2=0",
@@ -136,7 +136,7 @@ pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     };
     let mut trainer = Trainer::create(dir, run, &make)?;
     let (mut costs, mut ret) = (Vec::new(), f64::NAN);
-    while trainer.epoch < trainer.run.epochs() {
+    while !trainer.is_finished() {
         trainer.one_epoch(|| 0.0)?;
         let Evaluation { j_r, j_c, .. } = learned(&trainer, cmdp).evaluate(cmdp);
         costs.push(j_c[0]);
@@ -217,7 +217,7 @@ fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
     for (i, row) in obs.chunks_mut(n).enumerate() {
         let mut one_hot = vec![0.0; n];
         one_hot[i / m] = 1.0;
-        trainer.normalizer.normalize(&one_hot, row);
+        trainer.collector.normalizer.normalize(&one_hot, row);
         actions.push((i % m) as f32);
     }
     let mut ws = trainer.agent.policy.workspace(n * m);

@@ -1,26 +1,42 @@
-//! Layers of configuration: tables laid over one another, every key and type checked against the defaults.
+//! Layers of configuration: each layer replaces values of the one below, and every key and type is checked.
 //!
-//! The defaults are a complete table, so they are the list of valid keys and their types. A whole number may be
-//! written `1e6`, and a number with a fraction `1`.
+//! The defaults are a complete table, so they are the list of the valid keys and their types. A whole number may be
+//! written `1e6`, and a number with a fraction `1`. A parameter whose default is `"auto"` also takes a number.
 
+use epo_report::settings::leaves;
 use toml::{Table, Value};
 
 use crate::config::ConfigError;
 
-/// Lays `layer` over `base`; `path` is the dotted name of the table, empty for the root.
-pub(crate) fn overlay(base: &mut Table, layer: &Table, path: &str, root: &Table) -> Result<(), ConfigError> {
+/// Replaces the values of `base` that `layer` has. `defaults` has every key of `base` with a value of its type.
+pub(crate) fn overlay(base: &mut Table, layer: &Table, defaults: &Table) -> Result<(), ConfigError> {
+    overlay_at("", base, layer, defaults, defaults)
+}
+
+/// As [`overlay`], for the table with the dotted name `path`; `root` is the table of all defaults.
+fn overlay_at(
+    path: &str,
+    base: &mut Table,
+    layer: &Table,
+    defaults: &Table,
+    root: &Table,
+) -> Result<(), ConfigError> {
     for (key, value) in layer {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        let slot = base.get_mut(key).ok_or_else(|| unknown(&path, root))?;
-        match (slot, value) {
-            (Value::Table(inner), Value::Table(layer)) => overlay(inner, layer, &path, root)?,
-            (slot, value) => *slot = convert(slot, value, &path)?,
+        let (Some(slot), Some(default)) = (base.get_mut(key), defaults.get(key)) else {
+            return Err(unknown(&path, root));
+        };
+        match (slot, value, default) {
+            (Value::Table(inner), Value::Table(layer), Value::Table(defaults)) => {
+                overlay_at(&path, inner, layer, defaults, root)?;
+            }
+            (slot, value, default) => *slot = convert(default, value, &path)?,
         }
     }
     Ok(())
 }
 
-/// A table with one entry from `train.gamma=0.99`; a value that is not TOML is taken as a string.
+/// A table with one entry from `train.gamma=0.99`. A value that is not TOML is taken as a text.
 pub(crate) fn assignment(text: &str) -> Result<Table, ConfigError> {
     let (key, value) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
@@ -37,12 +53,19 @@ pub(crate) fn assignment(text: &str) -> Result<Table, ConfigError> {
 
 /// `value` as the type of `default`.
 fn convert(default: &Value, value: &Value, path: &str) -> Result<Value, ConfigError> {
-    const EXACT: f64 = 9_007_199_254_740_992.0; // 2⁵³: whole numbers below it are themselves in f64
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2⁵³: every whole number up to it is exact in f64
     match (default, value) {
         (Value::Integer(_), Value::Float(x)) if x.fract() == 0.0 && x.abs() < EXACT => {
             Ok(Value::Integer(*x as i64))
         }
+        (Value::Integer(_), Value::Float(x)) if x.fract() == 0.0 => Err(ConfigError::Value {
+            key: path.to_owned(),
+            got: format!("{x:e}"),
+            why: "is too large for a whole number in this notation (at most 9e15)".to_owned(),
+        }),
         (Value::Float(_), Value::Integer(i)) => Ok(Value::Float(*i as f64)),
+        (Value::String(auto), Value::Float(_)) if auto == "auto" => Ok(value.clone()),
+        (Value::String(auto), Value::Integer(i)) if auto == "auto" => Ok(Value::Float(*i as f64)),
         (Value::Array(default), Value::Array(values)) => {
             let one =
                 |value| default.first().map_or_else(|| Ok(Value::clone(value)), |d| convert(d, value, path));
@@ -65,23 +88,17 @@ fn convert(default: &Value, value: &Value, path: &str) -> Result<Value, ConfigEr
 }
 
 fn unknown(path: &str, root: &Table) -> ConfigError {
-    let mut keys = Vec::new();
-    leaves(root, "", &mut keys);
-    ConfigError::UnknownKey { key: path.to_owned(), nearest: nearest(path, keys.iter().map(String::as_str)) }
+    let keys = leaves(root);
+    let nearest = match path {
+        "train.batch" => Some("train.minibatch".to_owned()), // its name up to version 0.3
+        path => nearest(path, keys.iter().map(|(name, _)| name.as_str())),
+    };
+    ConfigError::UnknownKey { key: path.to_owned(), nearest }
 }
 
-fn leaves(table: &Table, path: &str, keys: &mut Vec<String>) {
-    for (key, value) in table {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        match value {
-            Value::Table(inner) => leaves(inner, &path, keys),
-            _ => keys.push(path),
-        }
-    }
-}
-
-/// The candidate that is most like `name`, by the whole or by the last part of the dotted name.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+/// The candidate that is most like `name`, by the whole or by the last part of the dotted name; `None` if none is like it.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    const ALIKE: f64 = 0.7;
     fn last(name: &str) -> &str {
         name.rsplit('.').next().unwrap_or(name)
     }
@@ -89,7 +106,8 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         let by_part = strsim::jaro_winkler(&last(name).to_lowercase(), &last(c).to_lowercase());
         by_part + 0.1 * strsim::jaro_winkler(&name.to_lowercase(), &c.to_lowercase())
     };
-    candidates.max_by(|a, b| alike(a).total_cmp(&alike(b))).unwrap_or_default().to_owned()
+    let best = candidates.max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
+    (alike(best) > ALIKE).then(|| best.to_owned())
 }
 
 #[cfg(test)]
@@ -98,9 +116,11 @@ mod tests {
 
     fn laid(layer: &str) -> Result<Table, ConfigError> {
         let root: Table =
-            "[run]\nsteps = 10\n[train]\ngamma = 0.5\nhidden = [64]\nnorm = true".parse().unwrap();
+            "[run]\nsteps = 10\n[train]\ngamma = 0.5\nhidden = [64]\nnorm = true\nscale = \"auto\""
+                .parse()
+                .unwrap();
         let mut base = root.clone();
-        overlay(&mut base, &layer.parse().unwrap(), "", &root)?;
+        overlay(&mut base, &layer.parse().unwrap(), &root)?;
         Ok(base)
     }
 
@@ -116,6 +136,28 @@ mod tests {
         );
     }
 
+    /// Kills: a type taken from the layer below instead of the defaults, and a word other than `auto`.
+    #[test]
+    fn an_automatic_number_takes_a_number_and_the_word_again() {
+        let root: Table = "scale = \"auto\"".parse().unwrap();
+        let mut base = root.clone();
+        for (layer, want) in [("scale = 2", "scale = 2.0"), ("scale = \"auto\"", "scale = \"auto\"")] {
+            overlay(&mut base, &layer.parse().unwrap(), &root).unwrap();
+            assert_eq!(base, want.parse().unwrap());
+        }
+        assert!(laid("train.scale = true").is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_like_no_other_has_no_suggestion() {
+        match laid("grid = 1") {
+            Err(error @ ConfigError::UnknownKey { .. }) => {
+                assert_eq!(error.to_string(), "there is no `grid`")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn an_unknown_key_names_the_nearest_with_its_path() {
         for (layer, key, want) in [
@@ -127,7 +169,10 @@ mod tests {
             match laid(layer) {
                 Err(ConfigError::UnknownKey { key: k, nearest }) => {
                     assert_eq!(k, key);
-                    assert!(layer.starts_with("tran.") || nearest == want, "{layer}: {nearest}");
+                    assert!(
+                        layer.starts_with("tran.") || nearest.as_deref() == Some(want),
+                        "{layer}: {nearest:?}"
+                    );
                 }
                 other => panic!("{layer}: {other:?}"),
             }

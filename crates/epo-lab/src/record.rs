@@ -1,8 +1,8 @@
-//! What a run writes down: `progress.csv`, `episodes.csv` and TensorBoard events.
+//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the verb *record* of the training loop).
 //!
-//! A row is a list of metrics with values, the same metrics in every epoch; a value that does not exist yet (the mean
-//! of no episode) is an empty cell, never NaN. Column names are OmniSafe's where it has one; TensorBoard's tags are the
-//! same names, and its step is `TotalEnvSteps`, so that runs with other batch sizes line up.
+//! A row is a list of metrics with values, the same metrics in every epoch. A value that does not exist yet (the mean of
+//! no episode) is an empty cell, never NaN. Column names are OmniSafe's where it has one. The tags of TensorBoard are the
+//! same names, and its step is `TotalEnvSteps`, so that runs with other epochs line up.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,11 +14,11 @@ use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
 
 use crate::csv::{Csv, cell};
-use crate::episodes::{Episode, Episodes};
+use crate::episodes::{Episode, EpisodeWindow, FinishedEpisode};
 use crate::{LabError, tensorboard};
 
-/// Metrics that every run records, whatever the algorithm.
-#[allow(missing_docs, reason = "each says what it is")]
+/// Metrics that every run records, for any algorithm.
+#[allow(missing_docs, reason = "a metric has its meaning in its definition")]
 pub mod metrics {
     use epo_core::Metric;
 
@@ -54,42 +54,33 @@ pub mod metrics {
     pub const FPS: Metric = Metric::new("Time/FPS", "steps/s", "environment steps per second in this epoch");
 }
 
-/// The signs that progress lines show, if the algorithm reports them.
-pub const HEADLINES: &[(&str, Metric)] = &[
-    ("λ", epo_algos::report::LAMBDA),
-    ("κ", epo_algos::report::KAPPA),
-    ("α", epo_algos::report::ALPHA),
-    ("μ", epo_algos::report::MU),
-    ("KL", epo_algos::report::KL),
-];
-
-/// What an epoch knows about itself beside the algorithm's report.
+/// The results of an epoch beside the report of the algorithm.
 #[derive(Clone, Debug)]
 pub struct EpochRecord {
-    /// Epochs done before it.
+    /// Number of the epoch, from 0.
     pub epoch: u32,
-    /// Environment steps so far.
+    /// Number of environment steps of the run up to and including this epoch.
     pub steps: u64,
-    /// Environment steps in it.
+    /// Number of environment steps in this epoch.
     pub steps_per_epoch: usize,
-    /// Episodes that finished in it.
-    pub finished: usize,
-    /// What the update was given.
+    /// Episodes that finished in this epoch, by time.
+    pub finished: Vec<FinishedEpisode>,
+    /// Cost reading that the update was given.
     pub cost: CostReading,
-    /// The evaluation after it, if one was due.
+    /// Episodes of the evaluation after this epoch, if one was due.
     pub evaluation: Option<Vec<Episode>>,
-    /// Seconds of the collection.
+    /// Seconds spent collecting.
     pub rollout_s: f64,
-    /// Seconds of estimate and update.
+    /// Seconds spent on estimates and update.
     pub update_s: f64,
     /// Seconds of the epoch.
     pub epoch_s: f64,
-    /// Seconds of the run.
+    /// Seconds of the run so far.
     pub total_s: f64,
 }
 
 impl EpochRecord {
-    /// The columns of a run: ours around those of the algorithm.
+    /// The columns of a run: those of every run around those of the algorithm.
     pub fn columns(algorithm: &[Metric], evaluates: bool) -> Vec<Metric> {
         use metrics::*;
         let mut columns =
@@ -103,7 +94,7 @@ impl EpochRecord {
     }
 
     /// The row of the epoch, in the order of its columns.
-    pub fn row(&self, columns: &[Metric], episodes: &Episodes, report: &UpdateReport) -> Row {
+    fn row(&self, columns: &[Metric], episodes: &EpisodeWindow, report: &UpdateReport) -> Row {
         let limit = self.cost.limit();
         let evaluated = |of: fn(&Episode) -> f64| {
             let played = self.evaluation.as_ref()?;
@@ -114,7 +105,7 @@ impl EpochRecord {
             metrics::EP_COST => episodes.mean(|e| e.cost),
             metrics::EP_LEN => episodes.mean(|e| e.len as f64),
             metrics::FEASIBLE => episodes.mean(|e| f64::from(e.cost <= limit)),
-            metrics::EPISODES => Some(self.finished as f64),
+            metrics::EPISODES => Some(self.finished.len() as f64),
             metrics::COST_READING => Some(self.cost.mean()),
             metrics::COST_SPREAD => Some(self.cost.spread()),
             metrics::EPOCH => Some(f64::from(self.epoch)),
@@ -133,7 +124,7 @@ impl EpochRecord {
     }
 }
 
-/// One row: metrics and values, `None` for a value that does not exist yet.
+/// One row of `progress.csv`: metrics and values. `None` is a value that does not exist yet.
 pub type Row = Vec<(Metric, Option<f64>)>;
 
 /// The value of a metric in a row.
@@ -141,7 +132,7 @@ pub fn value(row: &Row, metric: Metric) -> Option<f64> {
     row.iter().find(|(m, _)| m.key == metric.key).and_then(|(_, value)| *value)
 }
 
-/// Where the files stood at a checkpoint. Rows, not bytes, for the tables: the width of a time is the clock's.
+/// The length of each file at a checkpoint. Tables are counted in rows, because the number of digits of a time varies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     progress_rows: u64,
@@ -163,7 +154,7 @@ pub struct Recorder {
 const EPISODE_HEADER: &str = "step,env,return,cost,length";
 
 impl Recorder {
-    /// New files in a run folder.
+    /// Creates the files of a run folder.
     pub fn create(dir: &Path, columns: Vec<Metric>) -> Result<Self, LabError> {
         let events_path = events_path(dir);
         let parent = dir.join("tb");
@@ -180,7 +171,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Opens the files of a run and cuts them to where they stood at a checkpoint; returns the time the run had taken.
+    /// Opens the files of a run and cuts them to their length at a checkpoint. Returns also the seconds that the run had
+    /// taken by then.
     pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, f64), LabError> {
         let (header, events_path) = (header(&columns), events_path(dir));
         let (progress, last) = Csv::reopen(dir.join("progress.csv"), &header, marks.progress_rows)?;
@@ -198,16 +190,24 @@ impl Recorder {
         Ok((Self { progress, episodes, events, events_path, event_bytes, columns }, elapsed))
     }
 
-    /// The columns of the run.
-    pub fn columns(&self) -> &[Metric] {
-        &self.columns
+    /// Writes the row and the finished episodes of an epoch, and returns the row.
+    pub(crate) fn record(
+        &mut self,
+        record: &EpochRecord,
+        episodes: &EpisodeWindow,
+        report: &UpdateReport,
+    ) -> Result<Row, LabError> {
+        let row = record.row(&self.columns, episodes, report);
+        self.episodes(&record.finished)?;
+        self.write(&row)?;
+        Ok(row)
     }
 
-    /// Writes the row of an epoch.
+    /// Writes a row.
     ///
     /// # Panics
     /// If the metrics are not the columns, in their order.
-    pub fn write(&mut self, row: &Row) -> Result<(), LabError> {
+    fn write(&mut self, row: &Row) -> Result<(), LabError> {
         assert!(row.iter().map(|(m, _)| m).eq(&self.columns), "a row has the columns of its run");
         let cells: Vec<String> =
             row.iter().map(|(_, v)| v.map_or_else(String::new, |v| format!("{v}"))).collect();
@@ -217,14 +217,16 @@ impl Recorder {
         self.write_event(&tensorboard::scalars(now(), step, scalars))
     }
 
-    /// Writes finished episodes: total steps of the run when it ended, environment, sums.
-    pub fn episodes(&mut self, finished: &[(u64, u32, Episode)]) -> Result<(), LabError> {
-        let line =
-            |(step, env, e): &(u64, u32, Episode)| format!("{step},{env},{},{},{}\n", e.ret, e.cost, e.len);
+    /// Writes finished episodes.
+    fn episodes(&mut self, finished: &[FinishedEpisode]) -> Result<(), LabError> {
+        let line = |f: &FinishedEpisode| {
+            let FinishedEpisode { step, env, episode: Episode { ret, cost, len } } = f;
+            format!("{step},{env},{ret},{cost},{len}\n")
+        };
         self.episodes.append(&finished.iter().map(line).collect::<String>())
     }
 
-    /// Waits until the disk has everything, and says where the files stand.
+    /// Waits until everything is on the disk, and returns the length of each file.
     pub fn sync(&self) -> Result<Marks, LabError> {
         self.progress.sync()?;
         self.episodes.sync()?;
@@ -265,7 +267,7 @@ mod tests {
         let row = |steps: f64, ret: Option<f64>, time: f64| -> Row {
             columns.iter().copied().zip([Some(steps), ret, Some(time)]).collect()
         };
-        let one = (7, 0, Episode { ret: 1.5, cost: 2.0, len: 7 });
+        let one = FinishedEpisode { step: 7, env: 0, episode: Episode { ret: 1.5, cost: 2.0, len: 7 } };
         let mut recorder = Recorder::create(dir.path(), columns.clone()).unwrap();
         recorder.write(&row(10.0, None, 0.5)).unwrap();
         recorder.episodes(&[one]).unwrap();

@@ -87,7 +87,17 @@ pub struct Measuring<'a> {
     pub run: &'a Planned,
 }
 
-/// Seconds that each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
+/// How long a run takes: between these two, because the KL stop ends most updates early and nobody knows beforehand
+/// after how many passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Duration {
+    /// Seconds if every update stops after its first pass.
+    pub least: f64,
+    /// Seconds if every update makes all of its passes.
+    pub most: f64,
+}
+
+/// How long each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
 ///
 /// One short epoch is measured for every task and for every setting of the algorithm, not for every pair of them, and
 /// `jobs` times at once, because runs that share a machine slow each other down. Folders are made in `dir`. `watch` sees
@@ -99,7 +109,7 @@ pub fn estimate(
     dir: &Path,
     stop: &AtomicBool,
     mut watch: impl FnMut(Measuring<'_>),
-) -> Result<Option<Vec<f64>>, LabError> {
+) -> Result<Option<Vec<Duration>>, LabError> {
     let chosen = chosen(runs);
     let mut measured = Measured::new();
     for (done, &run) in chosen.iter().enumerate() {
@@ -127,7 +137,10 @@ pub fn until_done(seconds: &[f64], jobs: usize) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct PerStep {
     collect: f64,
+    /// With all passes.
     update: f64,
+    /// Passes that the KL stop can save all but one of; 1 if there is no KL stop.
+    passes: f64,
 }
 
 /// By task and setting.
@@ -155,7 +168,7 @@ fn chosen(runs: &[Planned]) -> Vec<&Planned> {
 
 /// The task gives the time to collect; the setting gives the time to update, in proportion to what the observations of the
 /// task cost another setting that was measured on both tasks.
-fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> f64 {
+fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> Duration {
     let of = |run: &Planned| measured.get(&key(run)).copied();
     let like = |same: &dyn Fn(&Planned) -> bool| chosen.iter().copied().find(|r| same(r)).unwrap_or(run);
     let of_task = like(&|r| r.task == run.task);
@@ -163,8 +176,13 @@ fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> f64 {
     let task = of(of_task).unwrap_or_default();
     let there = measured.get(&(&of_setting.task, setting(of_task)));
     let larger = there.map_or(1.0, |there| task.update / there.update);
-    let update = larger * of(of_setting).unwrap_or_default().update;
-    run.steps as f64 * (task.collect + update)
+    let setting = of(of_setting).unwrap_or_default();
+    let update = larger * setting.update;
+    let steps = run.steps as f64;
+    Duration {
+        least: steps * (task.collect + update / setting.passes.max(1.0)),
+        most: steps * (task.collect + update),
+    }
 }
 
 /// Mean of `jobs` equal runs at once.
@@ -176,20 +194,24 @@ fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Re
         ended.collect::<Result<Vec<_>, _>>()
     })?;
     let mean = |f: fn(&PerStep) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
-    Ok(PerStep { collect: mean(|m| m.collect), update: mean(|m| m.update) })
+    Ok(PerStep { collect: mean(|m| m.collect), update: mean(|m| m.update), passes: mean(|m| m.passes) })
 }
 
 fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
     let mut short = ResolvedRun::from_layers(Some(&run.config), &[])?;
     let envs = short.train.envs;
     short.train.threads = threads;
-    short.train.update.kl_stop = false; // a short epoch may stop where a whole one would not: all passes, the longest time
-    short.train.steps_per_epoch =
-        short.train.steps_per_epoch.min(MEASURED_STEPS.max(short.train.update.batch).next_multiple_of(envs));
+    // a short epoch may stop where a whole one would not, so all passes are timed
+    let kl_stop = std::mem::replace(&mut short.train.update.kl_stop, false);
+    short.train.steps_per_epoch = short
+        .train
+        .steps_per_epoch
+        .min(MEASURED_STEPS.max(short.train.update.minibatch).next_multiple_of(envs));
     short.run.steps = short.train.steps_per_epoch as u64;
     let times = bench::epochs(&short, folder)?;
     let steps = short.train.steps_per_epoch as f64;
-    Ok(PerStep { collect: times.rollout_s / steps, update: times.update_s / steps })
+    let passes = if kl_stop { times.passes.max(1.0) } else { 1.0 };
+    Ok(PerStep { collect: times.rollout_s / steps, update: times.update_s / steps, passes })
 }
 
 #[cfg(test)]
@@ -246,12 +268,15 @@ mod tests {
         let truth = |r: &Planned| PerStep {
             collect: 1e-3 * task[&*r.task],
             update: 1e-4 * task[&*r.task] * (1.0 + algo[&*r.algo]),
+            passes: 1.0 + algo[&*r.algo],
         };
         let measured: Measured<'_> = chosen.iter().map(|r| (key(r), truth(r))).collect();
         for run in &runs {
             let (got, want) = (seconds(run, &chosen, &measured), truth(run));
-            let want = 1e7 * (want.collect + want.update);
-            assert!((got / want - 1.0).abs() < 1e-12, "{}: {got} s, not {want}", run.id);
+            let most = 1e7 * (want.collect + want.update);
+            let least = 1e7 * (want.collect + want.update / want.passes);
+            assert!((got.most / most - 1.0).abs() < 1e-12, "{}: {got:?}, not {most}", run.id);
+            assert!((got.least / least - 1.0).abs() < 1e-12, "{}: {got:?}, not {least}", run.id);
         }
         // the parts of EPO differ in time, its limits do not
         let count = |e: Experiment| super::chosen(&e.file(&Shrink::default()).unwrap().plan().unwrap()).len();

@@ -1,4 +1,4 @@
-//! Run folders: their names, their configuration, and the environments that a configuration names.
+//! Run folders: their names, their configuration, and the environments of a configuration.
 
 use std::fs;
 use std::io::Write;
@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
+use epo_report::date::utc;
+use epo_report::history::{VERSION_KEY, version_note};
 use epo_tasks::Physics;
 
 use crate::LabError;
-use crate::config::{ResolvedRun, VERSION_KEY};
+use crate::config::{ConfigError, ResolvedRun};
 
-/// Version of this program, which `config.toml` of a run names.
+/// Version of this program. `config.toml` of a run names the version that began it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC), or one
-/// of that name in place of seed and time.
+/// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC). `name`
+/// replaces seed and time.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
-    let parent = runs.join(format!("{}-{{{}}}", display_name(&run.run.algo), run.run.task));
+    name.map_or(Ok(()), check_name)?;
+    let parent = runs.join(format!("{}-{{{}}}", run.algo.info().folder, run.run.task));
     fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
     if let Some(name) = name {
         let dir = parent.join(name);
@@ -38,45 +41,44 @@ pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<
     unreachable!("some number is free")
 }
 
-/// `PPOLag` for `ppo-lag`, otherwise capitals: the names that OmniSafe's folders have.
-fn display_name(algo: &str) -> String {
-    match algo {
-        "ppo-lag" => "PPOLag".to_owned(),
-        other => other.to_uppercase(),
+/// Refuses a name that is not the name of one folder, or that would confuse a terminal or a script.
+fn check_name(name: &str) -> Result<(), ConfigError> {
+    let refuse = |why: &str| {
+        let got = name.escape_debug().to_string();
+        Err(ConfigError::Value { key: "--name".to_owned(), got, why: why.to_owned() })
+    };
+    if name.is_empty() {
+        return refuse("must not be empty");
     }
+    if name.len() > 200 {
+        return refuse("must have at most 200 bytes");
+    }
+    if name.contains(['/', '\\']) || name == "." || name == ".." {
+        return refuse("must be the name of one folder, without a path");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("must not contain control characters");
+    }
+    Ok(())
 }
 
-/// `2026-11-15-21-05-46` (Hinnant's algorithm for the civil date of a day number).
-fn utc(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (year, month) =
-        (year + era * 400 + u64::from(month > 9), if month < 10 { month + 3 } else { month - 9 });
-    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02}-{h:02}-{m:02}-{s:02}")
-}
-
-/// Writes `config.toml`, whole or not at all.
-pub(crate) fn write_config(dir: &Path, run: &ResolvedRun) -> Result<(), LabError> {
-    let text = format!("{VERSION_KEY} = \"{VERSION}\"\n\n{}", run.to_toml());
+/// Writes `config.toml`, completely or not at all. `version` is the version that began the run, if not this one.
+pub(crate) fn write_config(dir: &Path, run: &ResolvedRun, version: Option<&str>) -> Result<(), LabError> {
+    let version = version.unwrap_or(VERSION);
+    let text = format!("{VERSION_KEY} = \"{version}\"\n\n{}", run.to_toml());
     write_whole(&dir.join("config.toml"), text.as_bytes())
 }
 
-/// A word about a run that another version of this program began; `None` for this version, and for a folder that
-/// names none.
-pub fn other_version(dir: &Path) -> Option<String> {
+/// The version that began a run; `None` for a folder that names none.
+pub(crate) fn begun_by(dir: &Path) -> Option<String> {
     let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
-    version_note(table.get(VERSION_KEY)?.as_str()?)
+    Some(table.get(VERSION_KEY)?.as_str()?.to_owned())
 }
 
-/// The sentence of [`other_version`].
-pub(crate) fn version_note(version: &str) -> Option<String> {
-    let differs = version != VERSION;
-    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
+/// A message about a run that another version of this program began; `None` for this version, and for a folder that
+/// names none.
+pub fn other_version(dir: &Path) -> Option<String> {
+    version_note(&begun_by(dir)?)
 }
 
 /// Writes a file under a temporary name, syncs and renames it.
@@ -98,37 +100,24 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
     })?;
-    let read = ResolvedRun::from_folder(&text);
-    read.map_err(|e| {
+    ResolvedRun::from_saved(&text).map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
         LabError::run(&path, format!("this configuration is not readable ({e}{version})"))
     })
 }
 
-/// How to make environments of a task: compiled once, then copied.
+/// A function that makes environments of the task of that id. The task is compiled once and then copied.
 pub fn task_maker(
     id: &str,
     physics: Physics,
 ) -> Result<impl Fn() -> Result<Box<dyn Env>, LabError> + use<>, LabError> {
-    let prototype = epo_tasks::make_with(id, physics)?;
-    Ok(move || Ok(Box::new(prototype.try_clone()?) as Box<dyn Env>))
+    let make = epo_tasks::env_maker(id, physics)?;
+    Ok(move || Ok(make()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_civil() {
-        for (seconds, date) in [
-            (0, "1970-01-01-00-00-00"),
-            (951_782_400, "2000-02-29-00-00-00"),
-            (1_767_225_599, "2025-12-31-23-59-59"),
-            (4_107_542_400, "2100-03-01-00-00-00"),
-        ] {
-            assert_eq!(utc(seconds), date);
-        }
-    }
 
     #[test]
     fn folders_are_never_shared() {
@@ -142,15 +131,24 @@ mod tests {
         let named = new_folder(dir.path(), &run, Some("mine")).unwrap();
         assert!(named.ends_with("PPOLag-{SafetyPointGoal1-v0}/mine"));
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
-        write_config(&named, &run).unwrap();
+        write_config(&named, &run, None).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+        let long = "x".repeat(300);
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a\nhash 0", "\u{1b}[31m", &long] {
+            let refused = new_folder(dir.path(), &run, Some(bad)).unwrap_err();
+            assert!(matches!(refused, LabError::Config(_)), "{refused}");
+            assert!(
+                !refused.to_string().contains(['\n', '\u{1b}']),
+                "nothing of it reaches the terminal raw"
+            );
+        }
     }
 
     #[test]
     fn a_run_of_another_version_is_known_by_its_configuration() {
         let dir = tempfile::tempdir().unwrap();
         let run = ResolvedRun::from_layers(None, &[]).unwrap();
-        write_config(dir.path(), &run).unwrap();
+        write_config(dir.path(), &run, None).unwrap();
         assert_eq!(other_version(dir.path()), None, "this version");
         let file = dir.path().join("config.toml");
         let ours = fs::read_to_string(&file).unwrap();

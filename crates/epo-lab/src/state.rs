@@ -1,25 +1,27 @@
-//! What a checkpoint holds: everything that the next epoch depends on, and nothing of the clock or the machine.
+//! The content of a checkpoint: everything that the next epoch depends on, and nothing of the clock or the machine.
 //!
-//! `tensors.safetensors` has the networks, the optimisers' moments, the normaliser's moments and, per environment,
-//! the actions of its running episode; `state.json` has the rest. An environment's own state is not saved: an episode
-//! is a pure function of its seed and its actions, so a resumed run plays it again.
+//! `tensors.safetensors` has the networks, the moments of the optimisers and of the normaliser and, per environment, the
+//! actions of its running episode. `state.json` has the rest. The state of a simulator is not saved: an episode is a pure
+//! function of its seed and its actions, so a resumed run plays it again.
 
 use std::collections::BTreeMap;
 
 use epo_algos::{Agent, Algorithm};
+use epo_core::Slot;
 use epo_nn::{Moments, Normalizer};
 use epo_tasks::Physics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 
-use crate::collect::Worker;
-use crate::episodes::{Episode, Episodes};
+use crate::collect::{Collector, Worker};
+use crate::episodes::{Episode, EpisodeWindow};
 use crate::record::Marks;
+use crate::train::Trainer;
 
 const STATE: &str = "state.json";
 const TENSORS: &str = "tensors.safetensors";
 
-/// `state.json`.
+/// The content of `state.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
@@ -28,21 +30,21 @@ pub(crate) struct State {
     /// Absent for published physics, as in version 0.3: the files of such a run keep their bytes.
     #[serde(default, skip_serializing_if = "Physics::is_published")]
     pub(crate) physics: Physics,
-    /// Epochs done.
+    /// Number of epochs done.
     pub(crate) epoch: u32,
-    /// Environment steps done.
+    /// Number of environment steps done.
     pub(crate) steps: u64,
-    pub(crate) episodes: Episodes,
+    pub(crate) episodes: EpisodeWindow,
     pub(crate) envs: Vec<EnvState>,
     pub(crate) marks: Marks,
-    /// Steps that each optimiser has made.
+    /// Number of steps of each optimiser.
     adam: BTreeMap<String, u64>,
-    /// Observations that the normaliser has seen.
+    /// Number of observations that the normaliser has seen.
     seen: u64,
     algorithm: serde_json::Value,
 }
 
-/// Where an environment stands.
+/// The state of an environment.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnvState {
@@ -66,40 +68,24 @@ pub(crate) struct Tensors {
     f64: BTreeMap<String, Vec<f64>>,
 }
 
-/// The counters of a run, to be saved.
-pub(crate) struct Counters<'a> {
-    pub(crate) task: &'a str,
-    pub(crate) algo: &'a str,
-    pub(crate) physics: Physics,
-    pub(crate) epoch: u32,
-    pub(crate) steps: u64,
-    pub(crate) episodes: &'a Episodes,
-    pub(crate) marks: Marks,
-}
-
-/// The files of a checkpoint. `running` is the number of each environment's episode.
-pub(crate) fn to_files(
-    counters: Counters<'_>,
-    agent: &Agent,
-    algorithm: &dyn Algorithm,
-    normalizer: &Normalizer,
-    workers: &[Worker],
-    running: impl Iterator<Item = u64>,
-) -> Result<BTreeMap<String, Vec<u8>>, String> {
-    let env = |(worker, episode): (&Worker, u64)| EnvState {
-        episode,
+/// The files of a checkpoint of a run, whose record stands at `marks`.
+pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let Trainer { run, agent, algorithm, collector, episodes, epoch, steps, .. } = trainer;
+    let Collector { pool, workers, normalizer, .. } = collector;
+    let env = |(worker, slot): (&Worker, &Slot)| EnvState {
+        episode: slot.episode(),
         stream: worker.stream.position(),
         running: worker.running,
     };
     let state = State {
-        task: counters.task.to_owned(),
-        algo: counters.algo.to_owned(),
-        physics: counters.physics,
-        epoch: counters.epoch,
-        steps: counters.steps,
-        episodes: counters.episodes.clone(),
-        envs: workers.iter().zip(running).map(env).collect(),
-        marks: counters.marks,
+        task: run.run.task.clone(),
+        algo: run.run.algo.clone(),
+        physics: run.run.physics,
+        epoch: *epoch,
+        steps: *steps,
+        episodes: episodes.clone(),
+        envs: workers.iter().zip(pool.slots()).map(env).collect(),
+        marks,
         adam: agent.counters(),
         seen: normalizer.moments().count(),
         algorithm: algorithm.state(),
@@ -158,8 +144,18 @@ pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Te
     Ok((state, tensors))
 }
 
+/// Whether the files of checkpoint `number` are a checkpoint after so many epochs, for [`crate::checkpoint::load`].
+pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+    let (state, tensors) = from_files(files)?;
+    if u64::from(state.epoch) != number {
+        return Err(format!("it holds epoch {}, not {number}", state.epoch));
+    }
+    let bad = tensors.f64.iter().find(|(_, data)| data.iter().any(|x| !x.is_finite()));
+    bad.map_or(Ok(()), |(name, _)| Err(format!("{name} has an entry that is not finite")))
+}
+
 impl Learner<'_> {
-    /// Takes back what was saved.
+    /// Restores what was saved.
     pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {
         let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
         self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
@@ -170,7 +166,7 @@ impl Learner<'_> {
 }
 
 impl Tensors {
-    /// The normaliser, of observations of a length.
+    /// The normaliser of observations with `obs_len` entries.
     pub(crate) fn normalizer(&self, seen: u64, obs_len: usize) -> Result<Normalizer, String> {
         let part = |name: &str| match self.f64.get(name) {
             Some(data) if data.len() == obs_len => Ok(data.clone()),
@@ -183,7 +179,7 @@ impl Tensors {
         )))
     }
 
-    /// The actions of an environment's running episode.
+    /// The actions of the running episode of an environment.
     pub(crate) fn replay(&self, env: usize) -> Result<&[f32], String> {
         let name = replay_name(env);
         self.f32.get(&name).map(Vec::as_slice).ok_or_else(|| format!("the checkpoint has no {name}"))

@@ -1,20 +1,25 @@
-//! Ctrl-C and SIGTERM: the first asks a run to stop after its epoch, the second leaves at once.
+//! Signals: Ctrl-C, SIGTERM and SIGHUP ask a run to save and stop.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
-/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the process with code 130.
+/// A flag that the first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed) sets; the run then finishes its epoch,
+/// saves and stops. A second signal ends the process at once with code 130.
 ///
-/// Leaving at once is safe at any instant: it is no worse than `kill -9`.
+/// Ending at once is safe at any time: it loses no more than `kill -9` would.
+///
+/// SIGXFSZ (a file grew past the limit of the process) is caught as well, so that the write fails with an error
+/// instead of killing the process.
 pub fn on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // in this order: the first signal finds the flag unset, and sets it afterwards
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // in this order: the first signal finds the flag unset and sets it afterwards
         flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         flag::register(signal, Arc::clone(&stop))?;
     }
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(stop)
 }

@@ -1,13 +1,15 @@
-//! The training loop: one iteration is six verbs.
+//! The training loop. One epoch is these verbs, in this order; each lives in the file on the right.
 //!
 //! ```text
-//! collect    envs × policy × streams      ──▶ Rollout
-//! estimate   Rollout × critics            ──▶ Batch
-//! measure    finished episodes            ──▶ CostReading
-//! update     Batch × CostReading × Agent  ──▶ UpdateReport
-//! record     report + timings             ──▶ one row
-//! every k    evaluate on its own envs · checkpoint everything
+//! collect     environments × policy        ──▶ Rollout         collect.rs
+//! estimate    Rollout × critics            ──▶ Batch           epo-algos/batch.rs
+//! measure     finished episodes            ──▶ CostReading     episodes.rs
+//! update      Batch × CostReading × Agent  ──▶ UpdateReport    epo-algos/first_order.rs, cpo.rs
+//! evaluate    policy, on its own episodes  ──▶ episodes        evaluate.rs      every `eval_every` epochs
+//! record      report × timings             ──▶ one row         record.rs
+//! checkpoint  everything                   ──▶ a folder        lifecycle.rs     every `save_every` epochs
 //! ```
+//! `lifecycle.rs` begins, resumes and saves a run.
 //!
 //! Any [`Env`](epo_core::Env) can be trained on, not only the tasks of `epo-tasks`:
 //!
@@ -16,7 +18,7 @@
 //! use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 //! use epo_lab::{config::ResolvedRun, train::Trainer};
 //!
-//! /// Earn by pushing, pay for pushing hard: the best push within a limit of 0 is 0.5.
+//! /// Pushing earns a reward, pushing hard has a cost: the best push at a limit of 0 is 0.5.
 //! struct Push(EnvSpec, usize);
 //!
 //! impl Env for Push {
@@ -50,35 +52,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use epo_algos::{Agent, Algorithm, Batch, Epoch};
-use epo_core::EnvPool;
-use epo_nn::Normalizer;
+use epo_algos::{Agent, Algorithm, Epoch, Estimator};
 
 use crate::LabError;
-use crate::collect::{MakeEnv, Worker};
+use crate::collect::{Collector, MakeEnv};
 use crate::config::ResolvedRun;
-use crate::episodes::Episodes;
+use crate::episodes::{CostRule, Episode, EpisodeWindow};
+use crate::evaluate::{ActionMode, EvalPlan, evaluate};
 use crate::record::{EpochRecord, Recorder, Row};
+
+pub use crate::lifecycle::ResumeOptions;
 
 /// A run in progress.
 pub struct Trainer<'a> {
     pub(crate) run: ResolvedRun,
     pub(crate) dir: PathBuf,
     pub(crate) make_env: &'a MakeEnv<'a>,
-    pub(crate) pool: EnvPool,
-    pub(crate) workers: Vec<Worker>,
+    pub(crate) collector: Collector,
+    pub(crate) estimator: Estimator,
     pub(crate) agent: Agent,
     pub(crate) algorithm: Box<dyn Algorithm>,
-    pub(crate) normalizer: Normalizer,
-    pub(crate) batch: Batch,
-    pub(crate) episodes: Episodes,
+    pub(crate) episodes: EpisodeWindow,
     pub(crate) recorder: Recorder,
-    /// Epochs done.
+    /// Number of epochs done.
     pub(crate) epoch: u32,
+    /// Number of environment steps done.
+    pub(crate) steps: u64,
     /// Seconds that the run took before this process.
     pub(crate) elapsed: f64,
     /// Hash of the last checkpoint.
@@ -88,73 +91,138 @@ pub struct Trainer<'a> {
 
 impl std::fmt::Debug for Trainer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Trainer {{ {}, epoch {} of {} }}", self.dir.display(), self.epoch, self.run.epochs())
+        write!(f, "Trainer {{ {}, epoch {} of {} }}", self.dir.display(), self.epoch, self.epochs())
     }
 }
 
-/// How a run ended.
+/// The end of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Hash of its last checkpoint.
+    /// Hash of the last checkpoint.
     pub hash: String,
-    /// False if it was asked to stop; it can be resumed.
+    /// Whether the run made all its steps. If not, it was asked to stop and can be resumed.
     pub finished: bool,
 }
 
 impl Trainer<'_> {
-    /// Trains to the end of the run, or until `stop` is set: then the epoch is finished and saved first. `watch` sees
-    /// each row.
+    /// Trains to the end of the run, or until `stop` is set: then the current epoch is finished and saved first. `watch`
+    /// sees each row.
+    ///
+    /// # Errors
+    /// If an environment fails, a number is not finite, or a file cannot be written.
     pub fn train(&mut self, stop: &AtomicBool, mut watch: impl FnMut(&Row)) -> Result<End, LabError> {
-        let (begun, before, total) = (Instant::now(), self.elapsed, self.run.epochs());
+        let (begun, before) = (Instant::now(), self.elapsed);
         let mut stopping = stop.load(Relaxed);
-        while self.epoch < total && !stopping {
+        while !self.is_finished() && !stopping {
             let row = self.one_epoch(|| before + begun.elapsed().as_secs_f64())?;
-            let due = self.epoch.is_multiple_of(self.run.train.save_every) || self.epoch == total;
+            let due = self.epoch.is_multiple_of(self.run.train.save_every) || self.is_finished();
             if due {
                 self.save()?;
             }
             watch(&row);
-            stopping = stop.load(Relaxed); // read once, so that what ends the loop has been saved
+            stopping = stop.load(Relaxed); // read once, so that the loop never ends without a save
             if stopping && !due {
                 self.save()?;
             }
         }
         let hash = self.hash.clone().unwrap_or_default();
-        Ok(End { hash, finished: self.epoch == total })
+        Ok(End { hash, finished: self.is_finished() })
     }
 
-    /// One epoch, recorded and not saved; `elapsed` tells the seconds of the run so far.
+    /// Makes one epoch, recorded and not saved. `elapsed` returns the seconds of the run so far.
     pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Row, LabError> {
-        let clock = Instant::now();
-        self.collect()?;
+        let (epoch, steps, clock) = (self.next_epoch(), self.run.steps_of_epoch(self.steps), Instant::now());
+
+        self.collector.collect(&self.agent.policy, steps)?;
         let rollout_s = clock.elapsed().as_secs_f64();
+        let finished = self.collector.finished_episodes(self.steps);
+        let (running, rule) = (self.collector.running_episodes(), self.cost_rule());
 
-        let finished = self.finished_episodes();
-        let cost = self.measure(&finished)?;
-        let epoch = Epoch { index: self.epoch, total: self.run.epochs(), seed: self.run.run.seed };
-        let Self { pool, batch, agent, algorithm, run, .. } = self;
-        let report = pool.threads().install(|| {
-            batch.estimate(agent, &run.train.discount)?;
-            algorithm.update(agent, batch, cost, epoch)
+        let Self { collector, estimator, agent, algorithm, episodes, run, .. } = self;
+        let (threads, rollout) = (collector.pool.threads(), &collector.rollout);
+        let learned = threads.install(|| {
+            let batch = estimator.estimate(rollout, agent, &run.train.discount)?;
+            let cost = episodes.measure(&finished, &running, rule)?;
+            let report = algorithm.update(agent, &batch, cost, epoch)?;
+            Ok((cost, report))
         });
-        let report = report.map_err(|source| LabError::Update { epoch: epoch.index, source })?;
+        let (cost, report) = learned.map_err(|source| LabError::Update { epoch: epoch.index, source })?;
         let update_s = clock.elapsed().as_secs_f64() - rollout_s;
-
         self.epoch += 1;
+        self.steps += steps as u64;
+
         let evaluation = self.evaluate_if_due()?;
         self.elapsed = elapsed();
         let record = EpochRecord {
             epoch: epoch.index,
-            steps: self.steps(),
-            finished: finished.len(),
+            steps: self.steps,
+            steps_per_epoch: steps,
+            finished,
             cost,
             evaluation,
             rollout_s,
             update_s,
             epoch_s: clock.elapsed().as_secs_f64(),
             total_s: self.elapsed,
-            steps_per_epoch: self.batch.len(),
         };
-        self.record(&record, &finished, &report)
+        self.recorder.record(&record, &self.episodes, &report)
+    }
+
+    /// Plays the evaluation episodes if one is due after this epoch.
+    fn evaluate_if_due(&self) -> Result<Option<Vec<Episode>>, LabError> {
+        let train = &self.run.train;
+        if train.eval_every == 0 || !self.epoch.is_multiple_of(train.eval_every) {
+            return Ok(None);
+        }
+        let (episodes, seed, threads) = (train.eval_episodes, self.run.run.seed, train.threads);
+        let plan = EvalPlan { episodes, seed, threads, physics: self.run.run.physics };
+        let (policy, normalizer) = (&self.agent.policy, &self.collector.normalizer);
+        let go_on = AtomicBool::new(false); // the epoch is finished before a run stops
+        evaluate(policy, normalizer, self.make_env, plan, ActionMode::Mean, &go_on).map(Some)
+    }
+
+    /// The position of the next epoch in the run.
+    pub(crate) fn next_epoch(&self) -> Epoch {
+        Epoch { index: self.epoch, total: self.epochs(), seed: self.run.run.seed }
+    }
+
+    fn cost_rule(&self) -> CostRule {
+        let max_steps = self.collector.spec().max_steps;
+        CostRule { window: self.run.train.cost_window, max_steps, limit: self.run.run.limit }
+    }
+
+    /// The configuration of the run.
+    pub fn config(&self) -> &ResolvedRun {
+        &self.run
+    }
+
+    /// The folder of the run.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Number of epochs done.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Number of epochs of the whole run.
+    pub fn epochs(&self) -> u32 {
+        self.run.epochs_after(self.epoch, self.steps)
+    }
+
+    /// Number of environment steps done.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.steps >= self.run.total_steps()
+    }
+
+    /// Messages about how the run began: another version, damaged checkpoints that were passed over, a new length.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use epo_core::{Env, EnvError, EnvSpec, Step};
 use epo_lab::collect::MakeEnv;
-use epo_lab::config::ResolvedRun;
+use epo_lab::config::{ResolvedRun, algorithms};
 use epo_lab::runs;
 use epo_lab::train::Trainer;
 use epo_tasks::Physics;
@@ -51,7 +51,7 @@ fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'
         format!("train.passes={passes}"),
         "train.envs=4".into(),
         "train.threads=2".into(),
-        "train.batch=20".into(),
+        "train.minibatch=20".into(),
         "train.kl_stop=false".into(),
         "train.hidden=[8, 8]".into(),
         "train.save_every=1000".into(),
@@ -68,7 +68,7 @@ fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'
 fn allocations_of_an_epoch_do_not_grow_with_its_steps_and_passes() {
     let task = runs::task_maker("SafetyPointGoal1-v0", Physics::Fast).unwrap();
     let most = |counts: &[usize]| *counts.iter().max().unwrap();
-    for algo in ["epo", "ppo", "ppo-lag", "cpo", "appo", "ipo", "p3o"] {
+    for algo in algorithms().iter().map(|algo| algo.name()) {
         let small = per_epoch(algo, 80, 2, &task);
         let steps = per_epoch(algo, 800, 2, &task); // 720 steps and 72 minibatches more
         let passes = per_epoch(algo, 80, 22, &task); // 20 passes and 80 minibatches more

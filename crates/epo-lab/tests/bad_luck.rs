@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use common::{Walk, column, config, train, walk};
 use epo_core::{ActionSpace, Env, EnvError, Purpose, episode_seed};
 use epo_lab::LabError;
-use epo_lab::train::Trainer;
+use epo_lab::train::{ResumeOptions, Trainer};
 
 fn numbers(column: &[String]) -> Vec<f64> {
     column.iter().map(|cell| cell.parse().unwrap()).collect()
@@ -75,14 +75,14 @@ fn a_nan_from_an_environment_names_task_environment_seed_and_step() {
         assert_eq!(failure.seed, episode_seed(0, Purpose::Episode, 2, 0));
         assert!(matches!(failure.cause, EnvError::NotFinite { .. }));
         // the epoch before is saved whole
-        assert_eq!(Trainer::resume(dir.path(), None, &walk).unwrap().epoch(), 1);
+        assert_eq!(Trainer::resume(dir.path(), ResumeOptions::default(), &walk).unwrap().epoch(), 1);
     }
 }
 
 #[test]
 fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = |path: &std::path::Path| match Trainer::resume(path, None, &walk) {
+    let refused = |path: &std::path::Path| match Trainer::resume(path, ResumeOptions::default(), &walk) {
         Err(LabError::Run { why, .. }) => why,
         other => panic!("{other:?}"),
     };
@@ -102,10 +102,13 @@ fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     let why = refused(&path);
     assert!(why.contains("epo on Walk, not of ppo on Walk") || why.contains("columns"), "{why}");
     with(config(&["run.steps=200", "train.envs=2"]).to_toml());
-    assert!(refused(&path).contains("4 environments, the run has 2"));
+    assert!(refused(&path).contains("4 environments, but the configuration has 2"));
     with(config(&["run.steps=200", "train.steps_per_epoch=100"]).to_toml());
-    assert!(refused(&path).contains("200 steps in 1 epochs, the run would have 100"));
+    assert!(refused(&path).contains("200 steps in 1 epochs, but the configuration allows 100"));
     with(text);
-    let end = Trainer::resume(&path, None, &walk).unwrap().train(&AtomicBool::new(false), |_| ()).unwrap();
+    let end = Trainer::resume(&path, ResumeOptions::default(), &walk)
+        .unwrap()
+        .train(&AtomicBool::new(false), |_| ())
+        .unwrap();
     assert!(end.finished, "untouched by the refusals");
 }

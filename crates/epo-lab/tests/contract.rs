@@ -11,7 +11,7 @@ use common::{Walk, config, rows, train, walk};
 use epo_core::{ActionSpace, Env};
 use epo_lab::checkpoint;
 use epo_lab::config::algorithms;
-use epo_lab::train::Trainer;
+use epo_lab::train::{ResumeOptions, Trainer};
 
 fn episodes(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("episodes.csv")).unwrap()
@@ -52,7 +52,8 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
             let progress = path.join("progress.csv");
             let text = std::fs::read_to_string(&progress).unwrap();
             std::fs::write(&progress, text + "1,2,").unwrap();
-            let mut trainer = Trainer::resume(&path, Some(2), &walk).unwrap();
+            let mut trainer =
+                Trainer::resume(&path, ResumeOptions { threads: Some(2), steps: None }, &walk).unwrap();
             let end = trainer.train(&AtomicBool::new(false), |_| ()).unwrap();
             assert_eq!(end, whole, "{} stopped after {stop_after}", algo.name());
             assert_eq!(rows(&path), rows(&dir.path().join("whole")));
@@ -75,7 +76,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
     let mut bytes = std::fs::read(&newest).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&newest, bytes).unwrap();
-    let mut trainer = Trainer::resume(&path, None, &walk).unwrap();
+    let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert_eq!(trainer.epoch(), 3);
     let note = trainer.notes()[0].clone();
     assert!(note.contains("000004 is damaged") && note.contains("going on from epoch 3"), "{note}");
@@ -85,7 +86,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
 
 /// Epochs that the checkpoints of a run folder hold.
 fn trainer_epoch(dir: &Path) -> u64 {
-    checkpoint::load(&dir.join("checkpoint")).unwrap().number
+    checkpoint::load(&dir.join("checkpoint"), |_, _| Ok(())).unwrap().number
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn discrete_actions_train_and_resume_too() {
     let stop = AtomicBool::new(false);
     let mut trainer = Trainer::create(&path, config(&[]), &make).unwrap();
     trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
-    let mut trainer = Trainer::resume(&path, None, &make).unwrap();
+    let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &make).unwrap();
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
 }
 
@@ -111,8 +112,8 @@ fn a_stop_is_saved_whenever_it_comes() {
     let mut trainer = Trainer::create(&path, rarely(), &walk).unwrap();
     let end = trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
     assert_eq!(trainer_epoch(&path), 1, "the epoch that the stop came in is not lost");
-    assert_eq!(end.hash, checkpoint::load(&path.join("checkpoint")).unwrap().hash);
-    let mut trainer = Trainer::resume(&path, None, &walk).unwrap();
+    assert_eq!(end.hash, checkpoint::load(&path.join("checkpoint"), |_, _| Ok(())).unwrap().hash);
+    let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
 }
 
@@ -122,7 +123,7 @@ fn a_record_without_checkpoints_is_not_overwritten() {
     train(dir.path(), config(&[]), &walk).unwrap();
     let record = std::fs::read(dir.path().join("progress.csv")).unwrap();
     std::fs::remove_dir_all(dir.path().join("checkpoint")).unwrap();
-    let error = Trainer::resume(dir.path(), None, &walk).unwrap_err().to_string();
+    let error = Trainer::resume(dir.path(), ResumeOptions::default(), &walk).unwrap_err().to_string();
     assert!(error.contains("checkpoints are gone"), "{error}");
     assert_eq!(std::fs::read(dir.path().join("progress.csv")).unwrap(), record);
 }
@@ -135,7 +136,7 @@ fn a_run_that_died_before_its_first_checkpoint_begins_again() {
     drop(Trainer::create(&path, config(&[]), &walk).unwrap());
     std::fs::remove_dir_all(path.join("checkpoint")).unwrap();
     std::fs::remove_file(path.join("episodes.csv")).unwrap();
-    let mut trainer = Trainer::resume(&path, None, &walk).unwrap();
-    assert!(trainer.notes()[0].contains("begins again"));
+    let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
+    assert!(trainer.notes()[0].contains("starts from the beginning"));
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
 }

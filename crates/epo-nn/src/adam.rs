@@ -1,15 +1,17 @@
-//! Adam and the clip of the gradient's norm, as PyTorch has them.
+//! Adam and clipping of the gradient norm, as in PyTorch.
 //!
 //! ```text
 //! m ← β₁ m + (1 − β₁) g          v ← β₂ v + (1 − β₂) g²
 //! θ ← θ − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε)
 //! ```
 //!
-//! Source: Kingma & Ba, 2015; the place of ε is that of `torch.optim.Adam`.
+//! Source: Kingma & Ba, 2015. ε is added as in `torch.optim.Adam`. Tiny numbers become zero, see [`crate::tiny`].
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// First and second moments of the gradient, and the number of steps.
+use crate::tiny::{TINY, flush};
+
+/// The optimiser Adam: first and second moments of the gradient, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adam {
     beta1: f64,
@@ -21,16 +23,21 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// For `n` parameters, with β = (0.9, 0.999) and ε = 1e-8.
+    /// An optimiser for `n` parameters, with β = (0.9, 0.999) and ε = 1e-8.
     pub fn new(n: usize) -> Self {
         Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, m: vec![0.0; n], v: vec![0.0; n], t: 0 }
     }
 
-    /// One step against `grad`. The learning rate is the caller's, so that a decay needs no state here.
+    /// Takes one step against `grad` with learning rate `lr`.
     ///
     /// # Panics
     /// If the lengths differ.
     pub fn step(&mut self, params: &mut [f32], grad: &[f32], lr: f64) {
+        self.step_with(Arch::new(), params, grad, lr);
+    }
+
+    /// [`step`](Self::step) with the given instruction set.
+    pub(crate) fn step_with(&mut self, arch: Arch, params: &mut [f32], grad: &[f32], lr: f64) {
         assert_eq!(params.len(), self.m.len(), "parameters");
         assert_eq!(grad.len(), self.m.len(), "gradient");
         self.t += 1;
@@ -48,25 +55,25 @@ impl Adam {
             root,
             eps,
         };
-        Arch::new().dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
+        arch.dispatch(Step { params, grad, m: &mut self.m, v: &mut self.v, rates });
     }
 
-    /// First moments.
+    /// First moments `m`.
     pub fn m(&self) -> &[f32] {
         &self.m
     }
 
-    /// Second moments.
+    /// Second moments `v`.
     pub fn v(&self) -> &[f32] {
         &self.v
     }
 
-    /// Steps taken.
+    /// Number of steps taken.
     pub fn t(&self) -> u64 {
         self.t
     }
 
-    /// Continues from stored moments.
+    /// Sets moments and number of steps, to continue from a checkpoint.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -118,7 +125,7 @@ impl WithSimd for Step<'_> {
     }
 }
 
-/// New parameter and moments.
+/// The new parameters, first moments and second moments.
 #[inline(always)]
 fn adam<S: Simd>(
     simd: S,
@@ -129,17 +136,19 @@ fn adam<S: Simd>(
     v: S::f32s,
 ) -> (S::f32s, S::f32s, S::f32s) {
     let s = |c: f32| simd.splat_f32s(c);
+    let g = flush(simd, g, TINY);
     let m = simd.mul_add_e_f32s(s(rates.beta1), m, simd.mul_f32s(s(rates.rest1), g));
     let v = simd.mul_add_e_f32s(s(rates.beta2), v, simd.mul_f32s(s(rates.rest2), simd.mul_f32s(g, g)));
+    let (m, v) = (flush(simd, m, TINY * TINY), flush(simd, v, TINY * TINY));
     let denominator = simd.mul_add_e_f32s(simd.sqrt_f32s(v), s(rates.root), s(rates.eps));
     let p = simd.add_f32s(p, simd.div_f32s(simd.mul_f32s(s(rates.step), m), denominator));
-    (p, m, v)
+    (flush(simd, p, TINY), m, v)
 }
 
-/// Scales `grad` so that its Euclidean norm is at most `max_norm`; returns the norm before.
+/// Scales `grad` so that its Euclidean norm is at most `max_norm`. Returns the norm before scaling.
 ///
-/// As `torch.nn.utils.clip_grad_norm_`: the factor is `max_norm / (norm + 1e-6)`, used when below 1. A
-/// non-finite norm leaves the gradient as it is: the caller sees it in the result.
+/// As in `torch.nn.utils.clip_grad_norm_`, the factor is `max_norm / (norm + 1e-6)`, applied if it is below 1. If the
+/// norm is not finite, the gradient is left unchanged; the caller has to check the returned norm.
 ///
 /// ```
 /// let mut g = [3.0, 4.0];
@@ -154,8 +163,8 @@ pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
     norm
 }
 
-/// Adds the gradient of `c Σ w²` to `grad`, then [`clip_grad_norm`]; returns the norm before the clip,
-/// and `c Σ w²`.
+/// Adds the gradient of the penalty `c Σ w²` to `grad`, then clips it as [`clip_grad_norm`] does. Returns the norm
+/// before clipping and the penalty.
 ///
 /// ```
 /// let mut g = [2.0, 2.0];
@@ -165,8 +174,19 @@ pub fn clip_grad_norm(grad: &mut [f32], max_norm: f64) -> f64 {
 /// # Panics
 /// If the lengths differ.
 pub fn add_l2_and_clip(grad: &mut [f32], params: &[f32], c: f64, max_norm: f64) -> (f64, f64) {
+    add_l2_and_clip_with(Arch::new(), grad, params, c, max_norm)
+}
+
+/// [`add_l2_and_clip`] with the given instruction set.
+pub(crate) fn add_l2_and_clip_with(
+    arch: Arch,
+    grad: &mut [f32],
+    params: &[f32],
+    c: f64,
+    max_norm: f64,
+) -> (f64, f64) {
     assert_eq!(grad.len(), params.len(), "parameters");
-    let (grad_squares, squares) = Arch::new().dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
+    let (grad_squares, squares) = arch.dispatch(AddL2 { grad, params, slope: (2.0 * c) as f32 });
     let norm = grad_squares.sqrt();
     scale_to(grad, norm, max_norm);
     (norm, c * squares)
@@ -181,7 +201,8 @@ fn scale_to(grad: &mut [f32], norm: f64, max_norm: f64) {
     }
 }
 
-/// In f64, in sixteen sums whatever the instruction set, so that the bits do not depend on it.
+/// Computes the sum of squares in `f64`. It is made of sixteen partial sums on every instruction set, so that the bits
+/// are the same.
 struct SumOfSquares<'a>(&'a [f32]);
 
 impl WithSimd for SumOfSquares<'_> {
@@ -201,7 +222,7 @@ impl WithSimd for SumOfSquares<'_> {
     }
 }
 
-/// `grad += slope · params`; then the sums of squares of both.
+/// Computes `grad += slope · params`, then the sums of squares of both.
 struct AddL2<'a> {
     grad: &'a mut [f32],
     params: &'a [f32],
@@ -217,7 +238,7 @@ impl WithSimd for AddL2<'_> {
         for (g, w) in grad.iter_mut().zip(params) {
             *g += slope * w;
         }
-        // three plain loops: the compiler keeps the sums of one in registers, not those of two
+        // three loops: in one, the compiler would not keep both sets of partial sums in registers
         (SumOfSquares(grad).with_simd(simd), SumOfSquares(params).with_simd(simd))
     }
 }
@@ -232,7 +253,7 @@ mod tests {
     /// Kills: a missing bias correction, swapped β, ε inside the root, the wrong sign.
     #[test]
     fn two_steps_by_hand() {
-        let n = 19; // whole vectors and a rest
+        let n = 19; // whole vectors and a partial one
         let (mut params, mut adam) = (vec![1.0_f32; n], Adam { eps: 0.5, ..Adam::new(n) });
         let mut grad = vec![2.0; n];
         grad[3] = 0.0;
@@ -249,9 +270,9 @@ mod tests {
         }
     }
 
-    /// Kills: a moment or the step count left out of the stored state.
+    /// Kills: a moment or a number of steps that is not restored.
     #[test]
-    fn a_restored_optimiser_goes_on_with_the_same_bits() {
+    fn a_restored_optimiser_continues_with_the_same_bits() {
         let grad = |t: u32| -> Vec<f32> { (0..21).map(|i| ((i + 7 * t) as f32).sin()).collect() };
         let (mut params, mut adam) = (vec![0.5; 21], Adam::new(21));
         for t in 0..3 {
@@ -267,9 +288,31 @@ mod tests {
         assert_eq!(adam, restored);
     }
 
-    /// Kills: a factor of 2 left out, an entry of the rest forgotten, a clip before the penalty.
+    /// Kills: a flush of the gradient, of a moment or of the parameter that is left out, or has a larger threshold.
     #[test]
-    fn the_l2_penalty_comes_before_the_clip() {
+    fn tiny_gradients_moments_and_parameters_become_zero() {
+        let n = 19; // whole vectors and a partial one
+        let after = |p: f32, g: f32, m: f32, v: f32| {
+            let (mut params, mut adam) = (vec![p; n], Adam::new(n));
+            adam.restore(&vec![m; n], &vec![v; n], 1_000_000);
+            adam.step(&mut params, &vec![g; n], 1e-3);
+            let first = [params[0], adam.m[0], adam.v[0]];
+            for i in 0..n {
+                assert_eq!([params[i], adam.m[i], adam.v[i]], first, "{i}");
+            }
+            first
+        };
+        let square = TINY * TINY;
+        assert_eq!(after(1.0, TINY / 2.0, 0.0, 0.0), [1.0, 0.0, 0.0], "gradient");
+        assert_eq!(after(1.0, 0.0, square, square), [1.0, 0.0, 0.0], "moments");
+        assert_eq!(after(TINY / 2.0, 0.0, 0.0, 0.0), [0.0; 3], "parameter");
+        let [p, m, v] = after(2.0 * TINY, 2.0 * TINY, 2.0 * square, 2.0 * square);
+        assert!(p != 0.0 && m > 0.1 * TINY && v > square, "larger ones stay: {p:e} {m:e} {v:e}");
+    }
+
+    /// Kills: a missing factor of 2, a missing entry after the last block of 16, clipping before the penalty.
+    #[test]
+    fn the_l2_penalty_is_added_before_clipping() {
         for n in [1, 16, 19, 40] {
             let w: Vec<f32> = (0..n).map(|i| i as f32 - 5.5).collect();
             let mut g: Vec<f32> = (0..n).map(|i| (i % 3) as f32).collect();
@@ -282,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clip_leaves_what_is_short_or_not_finite() {
+    fn short_and_non_finite_gradients_are_not_clipped() {
         for n in [1, 5, 8, 40] {
             let mut g: Vec<f32> = (0..n).map(|i| i as f32 - 7.5).collect();
             let before = g.clone();
@@ -290,7 +333,7 @@ mod tests {
             assert!((clip_grad_norm(&mut g, norm + 1.0) - norm).abs() < 1e-12);
             assert_eq!(g, before);
             assert!((clip_grad_norm(&mut g, 0.5) - norm).abs() < 1e-12);
-            assert!((clip_grad_norm(&mut g, 9.0) - 0.5).abs() < 1e-6, "now of length ½");
+            assert!((clip_grad_norm(&mut g, 9.0) - 0.5).abs() < 1e-6, "its norm is now ½");
             g[n - 1] = f32::NAN;
             assert!(clip_grad_norm(&mut g, 0.1).is_nan());
         }

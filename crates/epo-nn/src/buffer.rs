@@ -1,8 +1,8 @@
-//! Memory near the core, in safe code: storage that begins on a cache line, rows asked for before they are needed.
+//! Storage that begins on a cache line, and prefetching of rows, both without `unsafe`.
 
 use std::ops::{Deref, DerefMut};
 
-/// Floats in a cache line.
+/// Number of `f32` in a cache line.
 pub(crate) const LINE: usize = 16;
 
 /// Zeroed `f32` storage whose first element lies on a cache line.
@@ -14,13 +14,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
+    /// `len` zeros.
     pub(crate) fn new(len: usize) -> Self {
         let data = vec![0.0; len + LINE];
         let start = data.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE); // elements
         Self { data, start, len }
     }
 
-    /// At least `len` long; what it held is lost when it grows.
+    /// Makes the buffer at least `len` long. If it has to grow, its contents are replaced by zeros.
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.len {
             *self = Self::new(len);
@@ -30,7 +31,7 @@ impl Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
-        let mut copy = Self::new(self.len); // its own alignment
+        let mut copy = Self::new(self.len); // aligned anew
         copy.copy_from_slice(self);
         copy
     }
@@ -49,8 +50,9 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Asks for the rows of `source` (`[any][width]`) that `index` names, so that they are near when they are needed. Changes
-/// nothing, waits for nothing; on other processors than x86-64 it does nothing.
+/// Prefetches the rows `index` of `source` (`[n][width]`) into the cache, without waiting for them.
+///
+/// Does nothing on processors other than x86-64.
 ///
 /// # Panics
 /// If an index is out of range.
@@ -63,7 +65,7 @@ pub fn prefetch_rows(source: &[f32], width: usize, index: &[u32]) {
             for line in row.chunks(LINE) {
                 sse._mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast());
             }
-            sse._mm_prefetch::<_MM_HINT_T1>(row[width - 1..].as_ptr().cast()); // rows begin anywhere in a line
+            sse._mm_prefetch::<_MM_HINT_T1>(row[width - 1..].as_ptr().cast()); // a row may begin in the middle of a cache line
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

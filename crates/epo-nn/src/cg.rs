@@ -1,17 +1,18 @@
-//! Conjugate gradient for `H x = b` with `H` symmetric and positive definite, known only by its products.
+//! The conjugate gradient method for `H x = b`, with `H` symmetric and positive definite and given by its product with
+//! a vector.
 //!
 //! Source: Hestenes & Stiefel, 1952.
 
-/// How a solve ended.
+/// Number of iterations and residual of a solution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CgInfo {
-    /// Products `H p` made.
+    /// Number of products `H p`.
     pub iters: usize,
-    /// `‖b − H x‖` as the recurrence has it.
+    /// `‖b − H x‖`, computed by the recurrence of the method.
     pub residual: f64,
 }
 
-/// A direction of non-positive (or not-a-number) curvature was met.
+/// The error that `pᵀHp` is not positive, or NaN, for a direction `p`.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("the matrix is not positive definite: pᵀHp = {curvature}")]
 pub struct NotPositiveDefinite {
@@ -19,7 +20,7 @@ pub struct NotPositiveDefinite {
     pub curvature: f64,
 }
 
-/// Buffers of a solve, kept between solves.
+/// Buffers of [`conjugate_gradient`], reused between calls.
 #[derive(Clone, Debug, Default)]
 pub struct CgScratch {
     r: Vec<f64>,
@@ -27,7 +28,7 @@ pub struct CgScratch {
     hp: Vec<f64>,
 }
 
-/// Solves `H x = b` from `x = 0`; stops when `‖r‖ ≤ tol ‖b‖` or after `max_iters` products.
+/// Solves `H x = b`, starting at `x = 0`. Stops when `‖b − H x‖ ≤ tol ‖b‖` or after `max_iters` products.
 ///
 /// ```
 /// use epo_nn::{CgScratch, conjugate_gradient};
@@ -40,7 +41,7 @@ pub struct CgScratch {
 /// ```
 ///
 /// # Errors
-/// On a direction of non-positive curvature; `x` is then the iterate before it.
+/// If a direction has a curvature that is not positive. `x` is then the last iterate before it.
 ///
 /// # Panics
 /// If `b` and `x` differ in length.
@@ -68,13 +69,13 @@ pub fn conjugate_gradient(
         if curvature.is_nan() || curvature <= 0.0 {
             return Err(NotPositiveDefinite { curvature });
         }
-        let alpha = rr / curvature; // step that zeroes the residual along p
+        let alpha = rr / curvature; // makes the residual orthogonal to p
         for i in 0..x.len() {
             x[i] += alpha * p[i];
             r[i] -= alpha * hp[i];
         }
         let rr_new = dot(r, r);
-        let beta = rr_new / rr; // keeps the next direction H-orthogonal to this one
+        let beta = rr_new / rr; // makes the next direction H-orthogonal to this one
         for i in 0..x.len() {
             p[i] = r[i] + beta * p[i];
         }
@@ -107,15 +108,15 @@ mod tests {
         }
     }
 
-    /// Kills: a wrong α or β, a direction not reset between solves.
+    /// Kills: a wrong α or β, scratch space that affects the next solution.
     #[test]
-    fn random_systems_are_solved_in_at_most_a_few_more_products_than_unknowns() {
+    fn random_systems_are_solved() {
         let mut stream = Stream::new(1, Purpose::Problem, 0);
         let mut scratch = CgScratch::default();
         for n in [1, 2, 10, 30, 3] {
             let h = random_spd(n, &mut stream);
             let b: Vec<f64> = (0..n).map(|_| stream.normal()).collect();
-            let mut x = vec![7.0; n]; // the start does not matter
+            let mut x = vec![7.0; n]; // the initial `x` is ignored
             let info = conjugate_gradient(times(&h), &b, &mut x, 3 * n, 1e-10, &mut scratch).unwrap();
             let mut hx = vec![0.0; n];
             times(&h)(&x, &mut hx);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_direction_is_an_error_that_carries_its_curvature() {
+    fn non_positive_curvature_is_an_error() {
         let mut x = [0.0; 2];
         let negative = |p: &[f64], hp: &mut [f64]| (hp[0], hp[1]) = (-3.0 * p[0], p[1]);
         let error = conjugate_gradient(negative, &[2.0, 0.0], &mut x, 9, 1e-9, &mut CgScratch::default());
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_solve_takes_no_product() {
+    fn a_zero_right_side_needs_no_product() {
         let mut x = [3.0];
         let never = |_: &[f64], _: &mut [f64]| panic!("a product for b = 0");
         let info = conjugate_gradient(never, &[0.0], &mut x, 9, 1e-9, &mut CgScratch::default()).unwrap();

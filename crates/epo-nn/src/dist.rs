@@ -1,15 +1,15 @@
-//! Distributions over actions at some states, by the formulas at the head of `policy.rs`.
+//! Action distributions at a list of states. The formulas are in `policy.rs`.
 
 use crate::policy::Head;
 
 /// ½ ln 2π
 pub(crate) const HALF_LN_TAU: f64 = 0.918_938_533_204_672_8;
 
-/// The distributions of a policy at some states, kept for a later comparison.
+/// The action distributions of a policy at a list of states, kept for comparison with a later policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dist {
     pub(crate) head: Head,
-    /// μ or logits, `[n][outputs]`.
+    /// Means or logits, `[n][outputs]`.
     pub(crate) rows: Vec<f32>,
     pub(crate) outputs: usize,
     pub(crate) log_std: Vec<f64>,
@@ -18,14 +18,14 @@ pub struct Dist {
 }
 
 impl Default for Dist {
-    /// Of no state.
+    /// Distributions at no state.
     fn default() -> Self {
         Self { head: Head::Gaussian, rows: Vec::new(), outputs: 1, log_std: Vec::new(), inv_std: Vec::new() }
     }
 }
 
 impl Dist {
-    /// States.
+    /// Number of states.
     pub fn rows(&self) -> usize {
         self.rows.len() / self.outputs
     }
@@ -33,7 +33,7 @@ impl Dist {
     /// Mean over the states of `KL(self ‖ other)`, summed over action dimensions.
     ///
     /// # Panics
-    /// If the two are not of the same kind and number of states.
+    /// If the two differ in family, number of outputs or number of states.
     pub fn kl(&self, other: &Self) -> f64 {
         assert_eq!((self.head, self.outputs, self.rows.len()), (other.head, other.outputs, other.rows.len()));
         let m = self.outputs;
@@ -54,10 +54,10 @@ impl Dist {
         sum / self.rows() as f64
     }
 
-    /// `ln π` of one action per state, `actions` `[n][action_len]`, into `logp`: no second forward pass.
+    /// Writes `ln π` of one action per state to `logp`. `actions` is `[n][action_len]`.
     ///
     /// # Panics
-    /// If `logp` has another length than the number of states.
+    /// If the length of `logp` is not the number of states.
     pub fn log_prob(&self, actions: &[f32], logp: &mut [f64]) {
         assert_eq!(logp.len(), self.rows(), "one number per state");
         let m = self.outputs;
@@ -87,7 +87,7 @@ impl Dist {
         }
     }
 
-    /// What the deviations give is the same in every state.
+    /// The σ term of the Gaussian KL does not depend on the state, so it is computed once.
     fn gaussian_kl(&self, other: &Self) -> f64 {
         let m = self.outputs;
         let mut squares = 0.0;

@@ -1,45 +1,51 @@
 //! Matrix products and tanh for small networks, generic over the instruction set (`pulp`).
 //!
-//! Two products are enough for a network. Both keep a tile of up to 6 × 2 vectors in registers:
+//! A network needs two kinds of product. Both keep a tile of C in registers, up to 6 × 2 vectors, or 6 × 4 vectors with
+//! AVX-512:
 //!
 //! ```text
-//! product       C[m][j] = Σ_k A[m][k] B[k][j]    then tanh, or times its slope
+//! product       C[m][j] = Σ_k A[m][k] B[k][j]    followed by tanh or by its slope
 //! outer_product C[i][j] = Σ_m A[m][i] D[m][j]
 //! ```
 //!
-//! All matrices are row-major; rows of B and D are padded to whole vectors.
+//! All matrices are row-major. The rows of B and D are padded to whole vectors.
 //!
-//! Every element of C is one chain of multiply-adds in the order of the sum, whatever the tile it falls in: so
-//! the bits of a row depend neither on the size of the batch nor on the row's place in it, nor on the width of a
-//! vector. The portable instruction set does not fuse the multiply-add, so its last bits differ.
+//! Every element of C is one chain of multiply-adds in the order of the sum, in every tile. The bits of a row therefore
+//! depend neither on the size of the batch, nor on the position of the row in it, nor on the width of a vector. The
+//! portable instruction set does not fuse the multiply-add, so its last bits differ.
+//!
+//! Tiny results become zero, see [`crate::tiny`].
 
 use std::slice::ChunksExact;
 
 use pulp::Simd;
 
-/// Rows of a tile: 6 × 2 accumulators, two vectors of B and one of A fill 15 of 16 registers.
+use crate::tiny::{TINY, flush};
+
+/// Maximum number of rows in a tile. Accumulators, vectors of B and one of A fill 12 + 2 + 1 of 16 registers, or
+/// 24 + 4 + 1 of 32.
 const TILE_ROWS: usize = 6;
 
-/// Columns of `n` padded to whole vectors.
+/// `n` rounded up to whole vectors.
 pub(crate) fn padded(n: usize, lanes: usize) -> usize {
     n.div_ceil(lanes) * lanes
 }
 
-/// Copies the rows of `w` (`n` wide, dense) to rows of stride `ld`. What lies between is left as it is.
+/// Copies the rows of `w` (dense, `n` wide) to rows of stride `ld`. Padding columns are left unchanged.
 #[inline(always)]
 pub(crate) fn pad_rows(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
     for (row, out) in w.chunks_exact(n).zip(out.chunks_exact_mut(ld)) {
-        // a few columns: `copy_from_slice` would be a call per row
+        // rows are short here, and `copy_from_slice` would be a function call per row
         for (out, w) in out.iter_mut().zip(row) {
             *out = *w;
         }
     }
 }
 
-/// Writes the transpose of `w` (`n` wide, dense) in rows of stride `ld`.
+/// Writes the transpose of `w` (dense, `n` wide) to rows of stride `ld`.
 #[inline(always)]
 pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
-    // eight rows at a time: a column of them is collected in a vector register and stored whole
+    // eight rows at a time: a column of them is collected in a vector register and stored at once
     let eights = w.chunks_exact(8 * n);
     let (rest, done) = (eights.remainder(), w.len() / n / 8 * 8);
     for (e, rows) in eights.enumerate() {
@@ -56,8 +62,8 @@ pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
     }
 }
 
-/// One factor pair of a product: rows of `a` with stride `lda`, the first `depth` columns used; rows of `b` with
-/// stride `ldb`, a whole number of vectors.
+/// The factors A and B of a product. `a` has rows of stride `lda`, of which the first `depth` columns are used. `b` has
+/// rows of stride `ldb`, a whole number of vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'a> {
     pub(crate) a: &'a [f32],
@@ -67,18 +73,18 @@ pub(crate) struct Factors<'a> {
     pub(crate) depth: usize,
 }
 
-/// What a product does with its result while that is still in the nearest cache.
+/// What a product does with its result while it is still in the first-level cache.
 #[derive(Clone, Copy)]
 pub(crate) enum Then<'a> {
-    /// Nothing.
+    /// Leaves it unchanged.
     Store,
-    /// Its tanh.
+    /// Replaces it by its tanh.
     Tanh,
-    /// Times `1 − h²`, with the `h` of the same place in a matrix of the same stride.
+    /// Multiplies it by `1 − h²`, where `h` is a matrix of the same shape and stride.
     TimesSlope(&'a [f32]),
 }
 
-/// `C = Σ_f A_f B_f` over the factor pairs, `rows × n`, stored with stride `ldc` and padded columns.
+/// `C = Σ_f A_f B_f` over the pairs of factors, `rows × n`, stored with stride `ldc`. Padding columns are written too.
 #[inline(always)]
 pub(crate) fn product<S: Simd, const F: usize>(
     simd: S,
@@ -104,7 +110,8 @@ pub(crate) fn product<S: Simd, const F: usize>(
     }
 }
 
-/// [`Factors`] with the rows of `b` as an iterator: to make one takes a division, too much for every tile.
+/// [`Factors`] with the rows of `b` as an iterator. Making the iterator takes a division, which is too slow to repeat
+/// for every tile.
 struct Prepared<'a, S: Simd> {
     a: &'a [f32],
     lda: usize,
@@ -120,7 +127,7 @@ impl<'a, S: Simd> Prepared<'a, S> {
     }
 }
 
-/// The tiles of `MR` rows, side by side: B stays in the cache from one such strip to the next.
+/// Computes `MR` rows of C, tile by tile. B stays in the cache from one call to the next.
 #[inline(always)]
 fn product_rows<S: Simd, const F: usize, const MR: usize>(
     simd: S,
@@ -131,11 +138,23 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
     ldc: usize,
     then: Then<'_>,
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
-        } else {
-            product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                product_tile::<S, F, MR, 4>(simd, factors, i, first, c, ldc);
+                v += 4;
+            }
+            2.. => {
+                product_tile::<S, F, MR, 2>(simd, factors, i, first, c, ldc);
+                v += 2;
+            }
+            _ => {
+                product_tile::<S, F, MR, 1>(simd, factors, i, first, c, ldc);
+                v += 1;
+            }
         }
     }
     let width = padded(n, S::F32_LANES);
@@ -196,11 +215,23 @@ pub(crate) fn outer_product<S: Simd>(
     n: usize,
     c: &mut [f32],
 ) {
-    for first in (0..n).step_by(2 * S::F32_LANES) {
-        if n - first > S::F32_LANES {
-            outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
-        } else {
-            outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+    let vectors = n.div_ceil(S::F32_LANES);
+    let mut v = 0;
+    while v < vectors {
+        let first = v * S::F32_LANES;
+        match vectors - v {
+            4.. if S::REGISTER_COUNT >= 32 => {
+                outer_panel::<S, 4>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 4;
+            }
+            2.. => {
+                outer_panel::<S, 2>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 2;
+            }
+            _ => {
+                outer_panel::<S, 1>(simd, a, lda, d, ldd, rows, n, first, c);
+                v += 1;
+            }
         }
     }
 }
@@ -259,18 +290,18 @@ fn outer_tile<S: Simd, const MR: usize, const NV: usize>(
     for r in 0..MR {
         let row = &mut c[(i + r) * n..][..n];
         for v in 0..NV {
-            let at = first + v * S::F32_LANES;
+            let (at, sum) = (first + v * S::F32_LANES, flush(simd, acc[r][v], TINY));
             if at + S::F32_LANES <= n {
-                S::as_mut_simd_f32s(&mut row[at..]).0[0] = acc[r][v];
+                S::as_mut_simd_f32s(&mut row[at..]).0[0] = sum;
             } else {
-                simd.partial_store_f32s(&mut row[at..], acc[r][v]);
+                simd.partial_store_f32s(&mut row[at..], sum);
             }
         }
     }
 }
 
-/// [`outer_product`] for an `n` below the width of a vector, where most of each vector would be padding: the
-/// vectors run along `i` instead. The bits are the same. `scratch` holds the transpose of C.
+/// [`outer_product`] for an `n` below the width of a vector, with the same bits. Most of a vector along `j` would be
+/// padding, so the vectors run along `i`. `scratch` holds the transpose of C.
 #[inline(always)]
 pub(crate) fn outer_product_narrow<S: Simd>(
     simd: S,
@@ -302,7 +333,7 @@ pub(crate) fn outer_product_narrow<S: Simd>(
     }
 }
 
-/// `rows` cut in as few tiles as possible and as evenly as possible.
+/// Sizes of the tiles for `rows` rows: as few tiles as possible, of sizes as equal as possible.
 #[inline(always)]
 fn even_tiles(rows: usize) -> impl Iterator<Item = usize> {
     let tiles = rows.div_ceil(TILE_ROWS);
@@ -310,8 +341,8 @@ fn even_tiles(rows: usize) -> impl Iterator<Item = usize> {
     (0..tiles).map(move |t| size + usize::from(t < larger))
 }
 
-/// `out = x B` for one row, `b` with stride `ldb`: the bits of [`product`], eight vectors at a time to fill the
-/// pipeline.
+/// `out = x B` for one row, `b` with stride `ldb`, with the same bits as [`product`]. Computes up to eight vectors at a
+/// time to fill the pipeline.
 #[inline(always)]
 pub(crate) fn product_one<S: Simd>(simd: S, x: &[f32], b: &[f32], ldb: usize, n: usize, out: &mut [f32]) {
     let lanes = S::F32_LANES;
@@ -351,16 +382,16 @@ fn one_tile<S: Simd, const NV: usize>(
     S::as_mut_simd_f32s(&mut out[first..]).0[..NV].copy_from_slice(&acc);
 }
 
-/// tanh(x) ≈ x P(x²)/Q(x²) on ±9, cut off at ±1.
+/// tanh(x) ≈ x P(x²)/Q(x²), with x clamped to ±9 and the result to ±1.
 ///
-/// Own least-squares fit, made minimax by Lawson's weights: exact error 1.9e-8; in f32 the largest absolute
-/// error is below 4e-7. Odd, since only x itself carries the sign. NaN stays NaN.
+/// The coefficients are our own minimax fit (least squares with Lawson's weights). Its error is 1.9e-8 in exact
+/// arithmetic and below 4e-7 in `f32`. The function is odd. NaN stays NaN. Below [`TINY`] the result is zero.
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const P: [f32; 5] = [0.999_999_9, 0.133_732, 0.003_486_583_7, 2.047_185_7e-5, 1.318_425_7e-8];
     const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388e-4, 7.702_678e-7];
     let s = |c: f32| simd.splat_f32s(c);
-    let x = clamp(simd, x, 9.0);
+    let x = clamp(simd, flush(simd, x, TINY), 9.0);
     let y = simd.mul_f32s(x, x);
     let (mut p, mut q) = (s(P[4]), s(Q[4]));
     for i in (0..4).rev() {
@@ -370,21 +401,21 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     clamp(simd, simd.div_f32s(simd.mul_f32s(x, p), q), 1.0)
 }
 
-/// x within ±bound; NaN stays NaN.
+/// Clamps x to ±bound. NaN stays NaN.
 #[inline(always)]
 fn clamp<S: Simd>(simd: S, x: S::f32s, bound: f32) -> S::f32s {
     let (low, high) = (simd.splat_f32s(-bound), simd.splat_f32s(bound));
     if S::IS_SCALAR {
-        // `f32::min` would drop the NaN
+        // `f32::min` would replace NaN by the bound
         let x = simd.select_f32s(simd.greater_than_f32s(x, high), high, x);
         simd.select_f32s(simd.less_than_f32s(x, low), low, x)
     } else {
-        // the constant comes first: on x86 min and max return the second operand on NaN
+        // x comes second, because min and max of x86 return the second operand if one is NaN
         simd.max_f32s(low, simd.min_f32s(high, x))
     }
 }
 
-/// `h = tanh(h)`, padded columns included.
+/// `h = tanh(h)`, including padding columns.
 #[inline(always)]
 pub(crate) fn tanh_in_place<S: Simd>(simd: S, h: &mut [f32]) {
     for h in S::as_mut_simd_f32s(h).0 {
@@ -398,110 +429,9 @@ fn times_slope<S: Simd>(simd: S, h: &[f32], d: &mut [f32]) {
     let one = simd.splat_f32s(1.0);
     for (d, h) in S::as_mut_simd_f32s(d).0.iter_mut().zip(S::as_simd_f32s(h).0) {
         let slope = simd.sub_f32s(one, simd.mul_f32s(*h, *h));
-        *d = simd.mul_f32s(*d, slope);
+        *d = flush(simd, simd.mul_f32s(*d, slope), TINY);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pulp::{Arch, WithSimd};
-
-    struct Tanh<'a>(&'a mut [f32]);
-
-    impl WithSimd for Tanh<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) {
-            tanh_in_place(simd, self.0);
-        }
-    }
-
-    /// Kills: a changed coefficient, a narrower range, a missing cut-off, a NaN turned into a number.
-    #[test]
-    fn tanh_is_within_4e_7_odd_and_ends_at_one() {
-        for arch in [Arch::new(), Arch::Scalar] {
-            // whole vectors: 2²⁰ points on ±12, then the ends
-            let n = 1 << 20;
-            let mut x: Vec<f32> = (0..n).map(|i| (i as f32 / (n - 1) as f32 - 0.5) * 24.0).collect();
-            x.extend([0.0, -0.0, 1e-30, 9.0, 40.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
-            let (mut y, mut minus) = (x.clone(), x.iter().map(|x| -x).collect::<Vec<_>>());
-            arch.dispatch(Tanh(&mut y));
-            arch.dispatch(Tanh(&mut minus));
-            let (x, nan) = (&x[..n + 7], y[n + 7]);
-            let mut worst = 0.0_f64;
-            for (i, x) in x.iter().enumerate() {
-                worst = worst.max((f64::from(y[i]) - f64::from(*x).tanh()).abs());
-                assert_eq!(minus[i], -y[i], "odd at {x}");
-                assert!(y[i].abs() <= 1.0 && (x.abs() < 9.0 || y[i].abs() == 1.0), "tanh({x}) = {}", y[i]);
-            }
-            assert!(worst < 4e-7, "largest error {worst:e}");
-            assert!(nan.is_nan(), "tanh(NaN) = {nan}");
-        }
-    }
-
-    #[test]
-    fn rows_are_padded_and_transposed() {
-        for (rows, n) in [(1, 1), (7, 3), (8, 8), (17, 9), (64, 2)] {
-            let w: Vec<f32> = (0..rows * n).map(|i| i as f32).collect();
-            let (ld, ldt) = (n + 3, rows + 5);
-            let (mut wide, mut turned) = (vec![-1.0; rows * ld], vec![-1.0; n * ldt]);
-            pad_rows(&w, n, &mut wide, ld);
-            transpose(&w, n, &mut turned, ldt);
-            for (i, j) in (0..rows).flat_map(|i| (0..ld).map(move |j| (i, j))) {
-                assert_eq!(wide[i * ld + j], if j < n { w[i * n + j] } else { -1.0 }, "{rows} × {n}");
-            }
-            for (j, i) in (0..n).flat_map(|j| (0..ldt).map(move |i| (j, i))) {
-                assert_eq!(turned[j * ldt + i], if i < rows { w[i * n + j] } else { -1.0 }, "{rows} × {n}");
-            }
-        }
-    }
-
-    /// `[wide, narrow]` of `A` (m × rows) and `D` (m × n), both with stride 80.
-    struct Outer<'a> {
-        a: &'a [f32],
-        d: &'a [f32],
-        rows: usize,
-        n: usize,
-    }
-
-    impl WithSimd for Outer<'_> {
-        type Output = [Vec<f32>; 2];
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) -> [Vec<f32>; 2] {
-            let Self { a, d, rows, n } = self;
-            let [mut wide, mut narrow, mut scratch] = [(); 3].map(|()| vec![f32::NAN; rows * n]);
-            outer_product(simd, a, 80, d, 80, rows, n, &mut wide);
-            outer_product_narrow(simd, a, 80, d, 80, rows, n, &mut narrow, &mut scratch);
-            [wide, narrow]
-        }
-    }
-
-    /// Kills: a column of the transpose at the wrong place, a sum in another order.
-    #[test]
-    fn a_narrow_outer_product_has_the_bits_of_a_wide_one() {
-        let x = |i: usize| ((i * 7919) % 1009) as f32 / 500.0 - 1.0;
-        let (a, d): (Vec<f32>, Vec<f32>) = (0..5 * 80).map(|i| (x(i), x(3 * i + 1))).unzip();
-        for arch in [Arch::new(), Arch::Scalar] {
-            for (rows, n) in [(1, 1), (65, 1), (65, 2), (9, 3), (80, 7)] {
-                let [wide, narrow] = arch.dispatch(Outer { a: &a, d: &d, rows, n });
-                assert_eq!(wide, narrow, "{rows} × {n}");
-                let want: f64 =
-                    (0..5).map(|m| f64::from(a[m * 80 + rows - 1]) * f64::from(d[m * 80 + n - 1])).sum();
-                assert!((f64::from(wide[rows * n - 1]) - want).abs() < 1e-6, "{rows} × {n}");
-            }
-        }
-    }
-
-    #[test]
-    fn tiles_are_even_and_cover_all_rows() {
-        for rows in 0..200 {
-            let sizes: Vec<usize> = even_tiles(rows).collect();
-            assert_eq!(sizes.iter().sum::<usize>(), rows);
-            assert_eq!(sizes.len(), rows.div_ceil(TILE_ROWS), "{rows}: no more tiles than needed");
-            assert!(sizes.iter().all(|&s| s <= TILE_ROWS && s + 1 >= sizes[0]), "{rows}: {sizes:?}");
-        }
-    }
-}
+mod tests;

@@ -5,11 +5,11 @@
 //! δ_L = ∂L/∂y,   ∂L/∂W_l = [h_l 1]ᵀ δ_{l+1},   δ_l = (δ_{l+1} W̄_lᵀ) (1 − h_l²)
 //! ```
 //!
-//! `W` is `[in + 1][out]`, its last row the bias; `W̄` is without that row. The flat parameters are the layers
-//! one after the other. (PyTorch keeps the transpose: see [`Tensor`].)
+//! `W` is `[in + 1][out]`. Its last row is the bias, and `W̄` is `W` without that row. The flat parameters are the layers
+//! one after the other. PyTorch stores the transpose, see [`Tensor`].
 //!
-//! A batch runs in chunks of 64 rows, so activations stay in the cache. The gradient of a chunk is summed in
-//! `f32`, chunks are added in order in `f64`.
+//! A batch is processed in chunks of 64 rows, so that activations stay in the cache. The gradient of a chunk is summed
+//! in `f32`. Gradients of chunks are added in order, in `f64`.
 
 mod passes;
 
@@ -18,6 +18,7 @@ use pulp::Arch;
 
 use crate::buffer::{Buffer, LINE};
 use crate::kernel;
+use crate::tiny::narrow;
 use passes::{Backward, Forward, ForwardOne, Jvp, Lanes, Refresh};
 
 /// Rows processed together.
@@ -39,71 +40,71 @@ const CHUNK: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mlp {
-    /// On a cache line, since the kernels read most weights here.
+    /// Aligned to a cache line, because the kernels read most weights from here.
     params: Buffer,
     layers: Vec<Layer>,
     arch: Arch,
 }
 
-/// One affine map, with the copies of its weights that the kernels need.
+/// The affine map of one layer, with the copies of its weights that the kernels need.
 #[derive(Clone, Debug)]
 struct Layer {
     n_in: usize,
     n_out: usize,
-    /// Where `W` begins in the flat parameters.
+    /// Index of the first weight in the flat parameters.
     at: usize,
-    /// Row stride of `W` for the kernels: `n_out` in whole vectors.
+    /// Row stride of `W` for the kernels: `n_out` rounded up to whole vectors.
     ld: usize,
-    /// Row stride of `W̄ᵀ`: `n_in` in whole vectors.
+    /// Row stride of `W̄ᵀ`: `n_in` rounded up to whole vectors.
     ld_back: usize,
-    /// `W` with that stride, if it is not `n_out` itself; else empty, and the flat parameters serve.
+    /// `W` with stride `ld`. Empty if `ld` equals `n_out`: the flat parameters are then used directly.
     padded: Buffer,
-    /// `W̄ᵀ`; empty for the first layer, whose input needs no gradient.
+    /// `W̄ᵀ`. Empty for the first layer, whose input needs no gradient.
     transposed: Buffer,
 }
 
 impl Layer {
-    /// The part of a flat vector that is this layer's.
+    /// The part of a flat vector that belongs to this layer.
     fn of<'a>(&self, flat: &'a [f32]) -> &'a [f32] {
         &flat[self.at..][..(self.n_in + 1) * self.n_out]
     }
 
-    /// Weights for the kernels, with stride `ld`: `padded`, or the flat vector it would be a copy of.
+    /// Weights with stride `ld`: `padded`, or the flat vector if `padded` is empty.
     fn rows<'a>(&self, flat: &'a [f32], padded: &'a [f32]) -> &'a [f32] {
         if padded.is_empty() { self.of(flat) } else { padded }
     }
 }
 
-/// Where a named tensor lies in the flat parameters.
+/// Name, shape and position of a tensor in the flat parameters.
 ///
-/// A weight is stored `[in, out]`: transpose it for PyTorch, whose `Linear.weight` is `[out, in]`.
+/// A weight is stored as `[in, out]`. PyTorch's `Linear.weight` is its transpose, `[out, in]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// `0.weight`, `0.bias`, …
+    /// Layer and kind: `0.weight`, `0.bias`, …
     pub name: String,
     /// `[in, out]` for weights, `[out]` for biases.
     pub shape: Vec<usize>,
-    /// Place in the flat vector.
+    /// Position in the flat vector.
     pub range: std::ops::Range<usize>,
 }
 
-/// Buffers of forward and backward passes: the rows loaded, their activations, scratch.
+/// Buffers of forward and backward passes: the loaded rows, their activations and scratch space.
 ///
-/// Made by [`Mlp::workspace`] for networks of the same sizes. It grows when more rows are loaded and allocates
-/// nothing otherwise.
+/// Made by [`Mlp::workspace`]; it serves every network of the same sizes. It allocates only when more rows are loaded
+/// than ever before.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// `[h_l 1]` of all rows loaded.
+    /// `[h_l 1]` of all loaded rows.
     batch: Activations,
-    /// The same for one chunk: what `predict` works in.
+    /// The same for one chunk, used by `predict` and `forward_one`.
     chunk: Activations,
-    /// Two of one chunk: `δ_l`, or the tangents of `h_l`.
+    /// `δ` of two layers, or tangents of two layers, for one chunk.
     delta: [Buffer; 2],
-    /// Padded direction of `jvp`.
+    /// The direction of `jvp`, padded per layer.
     padded: Vec<Buffer>,
-    /// Outputs, dense.
+    /// Outputs of all loaded rows, without padding.
     out: Vec<f32>,
-    /// Sum over chunks.
+    /// Sum of the gradients of the chunks.
     sum: Vec<f64>,
     rows: usize,
     n_out: usize,
@@ -111,9 +112,9 @@ pub struct Workspace {
 
 #[derive(Clone, Debug)]
 struct Activations {
-    /// `h₀ … h_L, y`: one buffer per size; that of `y` holds one chunk.
+    /// `h₀ … h_L, y`, one buffer each. The buffer of `y` holds one chunk.
     h: Vec<Buffer>,
-    /// Their row strides.
+    /// Row strides of `h`.
     ld: Vec<usize>,
     sizes: Vec<usize>,
     n_in: usize,
@@ -121,8 +122,7 @@ struct Activations {
 }
 
 impl Mlp {
-    /// A network of these sizes, input first, with PyTorch's default initial values: weights and biases
-    /// uniform in ±1/√fan_in.
+    /// A network of these sizes, input first, output last. Weights and biases are uniform in ±1/√fan_in, as in PyTorch.
     ///
     /// # Panics
     /// With fewer than two sizes, or a size of 0.
@@ -130,13 +130,14 @@ impl Mlp {
         Self::with_tail(sizes, 0, stream)
     }
 
-    /// The same with `tail` more parameters, zero, at the end, which the network itself does not use.
+    /// [`new`](Self::new) with `tail` more parameters at the end. They are zero, and the network does not use them.
     pub(crate) fn with_tail(sizes: &[usize], tail: usize, stream: &mut Stream) -> Self {
         Self::with_arch(sizes, tail, stream, Arch::new())
     }
 
-    fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
-        assert!(sizes.len() >= 2, "an input and an output size");
+    /// [`with_tail`](Self::with_tail) with the given instruction set.
+    pub(crate) fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
+        assert!(sizes.len() >= 2, "a network needs an input and an output size");
         assert!(sizes.iter().all(|&n| n > 0), "sizes are positive: {sizes:?}");
         let lanes = arch.dispatch(Lanes);
         let (mut params, mut layers) = (Vec::new(), Vec::new());
@@ -155,22 +156,22 @@ impl Mlp {
         this
     }
 
-    /// Width of the input.
+    /// Number of inputs.
     pub fn inputs(&self) -> usize {
         self.layers[0].n_in
     }
 
-    /// Width of the output.
+    /// Number of outputs.
     pub fn outputs(&self) -> usize {
         self.layers[self.layers.len() - 1].n_out
     }
 
-    /// Widths, input first.
+    /// Number of inputs, of units in each hidden layer, and of outputs.
     pub fn sizes(&self) -> Vec<usize> {
         std::iter::once(self.inputs()).chain(self.layers.iter().map(|l| l.n_out)).collect()
     }
 
-    /// All parameters.
+    /// All parameters, as one flat vector.
     pub fn params(&self) -> &[f32] {
         &self.params
     }
@@ -189,11 +190,12 @@ impl Mlp {
         self.update(|p| p.copy_from_slice(params));
     }
 
+    /// Updates the copies of the weights.
     fn refresh(&mut self) {
         self.arch.dispatch(Refresh { params: &self.params, layers: &mut self.layers });
     }
 
-    /// The parts of the flat vector, by name.
+    /// Names, shapes and positions of the weights and biases.
     pub fn tensors(&self) -> Vec<Tensor> {
         let mut out = Vec::new();
         for (l, &Layer { n_in, n_out, at, .. }) in self.layers.iter().enumerate() {
@@ -204,7 +206,7 @@ impl Mlp {
         out
     }
 
-    /// Buffers for up to `rows` rows (they grow when more are loaded).
+    /// Buffers for up to `rows` rows. They grow if more are loaded.
     pub fn workspace(&self, rows: usize) -> Workspace {
         let sizes = self.sizes();
         let batch = Activations::new(&sizes, rows);
@@ -221,12 +223,12 @@ impl Mlp {
         }
     }
 
-    /// Computes the output for the rows loaded in the workspace: `[rows][outputs]`.
+    /// Computes the outputs of the loaded rows, `[rows][outputs]`.
     ///
     /// # Panics
     /// If the workspace was made for other sizes.
     pub fn forward<'w>(&self, ws: &'w mut Workspace) -> &'w [f32] {
-        assert!(self.fits(ws), "a workspace of other sizes");
+        assert!(self.fits(ws), "workspace of a network of other sizes");
         ws.out.resize(ws.rows * ws.n_out, 0.0);
         for first in (0..ws.rows).step_by(CHUNK) {
             let rows = CHUNK.min(ws.rows - first);
@@ -236,13 +238,15 @@ impl Mlp {
         &ws.out
     }
 
-    /// Gradient of `Σ_i dout_i · y_i` for the rows of the last [`forward`](Self::forward), written (not added)
-    /// to `grad`, which is as long as the parameters. `dout` is `[rows][outputs]`.
+    /// Writes the gradient of `Σ_i dout_i · y_i` to `grad`, for the rows of the last [`forward`](Self::forward).
+    ///
+    /// `dout` is `[rows][outputs]`, with the derivative of the loss by each output; see [`narrow`] for conversions
+    /// from `f64`. `grad` is as long as the parameters; what it held is overwritten.
     ///
     /// # Panics
     /// If a length differs.
     pub fn backward(&self, ws: &mut Workspace, dout: &[f32], grad: &mut [f32]) {
-        assert!(self.fits(ws), "a workspace of other sizes");
+        assert!(self.fits(ws), "workspace of a network of other sizes");
         assert_eq!(dout.len(), ws.rows * self.outputs(), "dout");
         assert_eq!(grad.len(), self.params.len(), "grad");
         if ws.rows <= CHUNK {
@@ -260,10 +264,11 @@ impl Mlp {
             }
         }
         for (g, sum) in grad.iter_mut().zip(&ws.sum) {
-            *g = *sum as f32;
+            *g = narrow(*sum);
         }
     }
 
+    /// Whether a workspace was made for a network of these sizes.
     fn fits(&self, ws: &Workspace) -> bool {
         let sizes = &ws.batch.sizes;
         let same = |(l, size): (&Layer, &[usize])| [l.n_in, l.n_out] == size;
@@ -275,13 +280,13 @@ impl Mlp {
         self.arch.dispatch(Backward { layers: &self.layers, acts: batch, delta, first, dout, grad });
     }
 
-    /// Directional derivative of the outputs of the last [`forward`](Self::forward) along `v` (a vector of
-    /// parameters): `out = J v`, `[rows][outputs]`.
+    /// Writes the derivative of the outputs of the last [`forward`](Self::forward) along the direction `v` in parameter
+    /// space: `out = J v`, `[rows][outputs]`.
     ///
     /// # Panics
     /// If a length differs.
     pub fn jvp(&self, ws: &mut Workspace, v: &[f32], out: &mut [f32]) {
-        assert!(self.fits(ws), "a workspace of other sizes");
+        assert!(self.fits(ws), "workspace of a network of other sizes");
         assert_eq!(v.len(), self.params.len(), "v");
         assert_eq!(out.len(), ws.rows * self.outputs(), "out");
         let Workspace { batch, delta, padded, .. } = ws;
@@ -293,14 +298,16 @@ impl Mlp {
         }
     }
 
-    /// Outputs for any number of rows. Leaves the rows loaded in the workspace, and what
-    /// [`backward`](Self::backward) needs, as they are. `x` is `[n][inputs]`, `out` `[n][outputs]`.
+    /// Writes the outputs for the rows `x` (`[n][inputs]`) to `out` (`[n][outputs]`).
+    ///
+    /// The loaded rows and their activations are kept: [`backward`](Self::backward) still refers to the last
+    /// [`forward`](Self::forward).
     ///
     /// # Panics
     /// If a length differs.
     pub fn predict(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
         let (n_in, n_out) = (self.inputs(), self.outputs());
-        assert!(self.fits(ws), "a workspace of other sizes");
+        assert!(self.fits(ws), "workspace of a network of other sizes");
         assert_eq!(x.len() % n_in, 0, "whole rows");
         assert_eq!(out.len(), x.len() / n_in * n_out, "out");
         for (x, out) in x.chunks(CHUNK * n_in).zip(out.chunks_mut(CHUNK * n_out)) {
@@ -313,12 +320,12 @@ impl Mlp {
         }
     }
 
-    /// The output for one row. Its bits are those of the same row in any batch.
+    /// Writes the output for the row `x`. Its bits are those of the same row in any batch.
     ///
     /// # Panics
     /// If a length differs.
     pub fn forward_one(&self, x: &[f32], ws: &mut Workspace, out: &mut [f32]) {
-        assert!(self.fits(ws), "a workspace of other sizes");
+        assert!(self.fits(ws), "workspace of a network of other sizes");
         assert_eq!(out.len(), self.outputs(), "out");
         ws.chunk.set_row(0, x);
         self.arch.dispatch(ForwardOne { net: self, acts: &mut ws.chunk });
@@ -327,7 +334,7 @@ impl Mlp {
 }
 
 impl Workspace {
-    /// Loads rows `[n][inputs]`.
+    /// Loads all rows of `rows` (`[n][inputs]`).
     ///
     /// # Panics
     /// If the length is not a whole number of rows.
@@ -341,7 +348,7 @@ impl Workspace {
         }
     }
 
-    /// Loads the rows of `source` (`[any][inputs]`) that `index` names, in that order.
+    /// Loads the rows `index` of `source` (`[n][inputs]`), in the order of `index`.
     ///
     /// # Panics
     /// If an index is out of range.
@@ -354,7 +361,7 @@ impl Workspace {
         }
     }
 
-    /// Rows loaded.
+    /// Number of loaded rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -367,7 +374,7 @@ impl Workspace {
 
 impl Activations {
     fn new(sizes: &[usize], rows: usize) -> Self {
-        // room for the 1; an odd number of cache lines, so that the rows fall in different cache sets
+        // one more for the 1; an odd number of cache lines, so that rows fall in different cache sets
         let ld: Vec<usize> = sizes.iter().map(|n| ((n + 1).div_ceil(LINE) | 1) * LINE).collect();
         let mut this = Self {
             h: sizes.iter().map(|_| Buffer::default()).collect(),
@@ -393,7 +400,7 @@ impl Activations {
         row[self.n_in] = 1.0;
     }
 
-    /// The outputs of the last chunk, dense.
+    /// Copies the outputs of the last chunk, without padding.
     fn copy_out(&self, rows: usize, out: &mut [f32]) {
         let (y, ld) = (&self.h[self.h.len() - 1], self.ld[self.ld.len() - 1]);
         for (y, out) in y.chunks_exact(ld).zip(out.chunks_exact_mut(self.n_out)).take(rows) {
@@ -403,208 +410,4 @@ impl Activations {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reference::{f64s, mlp as reference};
-    use epo_core::Purpose;
-
-    /// Widths around the vector (8) and panel (16) of AVX2, and the net of the benchmark.
-    const SHAPES: [&[usize]; 7] =
-        [&[1, 1], &[3, 2], &[5, 7, 3], &[9, 16, 8, 1], &[4, 17, 33, 9], &[60, 64, 64, 2], &[13, 130, 70, 24]];
-
-    fn stream(index: u32) -> Stream {
-        Stream::new(7, Purpose::Random, index)
-    }
-
-    fn normals(n: usize, index: u32) -> Vec<f32> {
-        let mut stream = stream(index);
-        (0..n).map(|_| stream.normal() as f32).collect()
-    }
-
-    fn nets() -> impl Iterator<Item = Mlp> {
-        let make = |arch| move |sizes: &&[usize]| Mlp::with_arch(sizes, 0, &mut stream(1), arch);
-        SHAPES.iter().map(make(Arch::new())).chain(SHAPES.iter().map(make(Arch::Scalar)))
-    }
-
-    /// Kills: a bias or a last column left out, tanh on the output, a chunk misplaced.
-    #[test]
-    fn forward_is_the_definition() {
-        for net in nets() {
-            let sizes = net.sizes();
-            let params = f64s(net.params());
-            let mut ws = net.workspace(1);
-            for rows in [1, 6, 64, 65, 130] {
-                let x = normals(rows * sizes[0], 2);
-                ws.load(&x);
-                let y = net.forward(&mut ws).chunks_exact(net.outputs());
-                assert_eq!(y.len(), rows);
-                for (i, (x, y)) in x.chunks_exact(sizes[0]).zip(y).enumerate() {
-                    for (got, want) in y.iter().zip(reference(&sizes, &params, x)) {
-                        let error = (f64::from(*got) - want).abs();
-                        assert!(error < 2e-6, "{sizes:?} row {i} of {rows}: {got} for {want}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Kills: an order of summation that depends on the tile, a row read from its neighbour.
-    #[test]
-    fn the_bits_of_a_row_do_not_depend_on_the_batch() {
-        for net in nets() {
-            let (n_in, n_out) = (net.inputs(), net.outputs());
-            let mut ws = net.workspace(64);
-            let x = normals(131 * n_in, 3);
-            let mut one = vec![0.0; 131 * n_out];
-            for (x, y) in x.chunks_exact(n_in).zip(one.chunks_exact_mut(n_out)) {
-                net.forward_one(x, &mut ws, y);
-            }
-            for rows in [1, 2, 5, 7, 63, 64, 131] {
-                ws.load(&x[..rows * n_in]);
-                assert_eq!(net.forward(&mut ws), &one[..rows * n_out], "{:?}, batch of {rows}", net.sizes());
-            }
-            // another place: reversed
-            let index: Vec<u32> = (0..131).rev().collect();
-            ws.gather(&x, &index);
-            let y = net.forward(&mut ws);
-            for (i, y) in y.chunks_exact(n_out).enumerate() {
-                assert_eq!(y, &one[(130 - i) * n_out..][..n_out], "{:?}, reversed row {i}", net.sizes());
-            }
-            let mut predicted = vec![0.0; one.len()];
-            net.predict(&x, &mut ws, &mut predicted);
-            assert_eq!(predicted, one, "{:?}, predict", net.sizes());
-        }
-    }
-
-    /// Central differences of the f64 reference. Kills: a missing 1 − h², a transposed weight, a chunk that
-    /// overwrites another, a gradient of the bias left out.
-    #[test]
-    fn gradients_agree_with_finite_differences() {
-        for net in nets().filter(|net| net.params().len() < 3000) {
-            let sizes = net.sizes();
-            let mut ws = net.workspace(1);
-            for rows in [1, 9, 70] {
-                let (x, c) = (normals(rows * sizes[0], 4), normals(rows * net.outputs(), 5));
-                ws.load(&x);
-                net.forward(&mut ws);
-                let mut grad = vec![f32::NAN; net.params().len()];
-                net.backward(&mut ws, &c, &mut grad);
-                let loss = |params: &[f64]| -> f64 {
-                    let y = x.chunks_exact(sizes[0]).flat_map(|x| reference(&sizes, params, x));
-                    y.zip(&c).map(|(y, c)| y * f64::from(*c)).sum()
-                };
-                let mut params = f64s(net.params());
-                assert!(grad.iter().map(|g| g.abs()).fold(0.0, f32::max) > 1e-3, "a gradient to speak of");
-                for i in (0..params.len()).step_by(1 + params.len() / 300) {
-                    let old = params[i];
-                    params[i] = old + 1e-5;
-                    let up = loss(&params);
-                    params[i] = old - 1e-5;
-                    let down = loss(&params);
-                    params[i] = old;
-                    let want = (up - down) / 2e-5;
-                    let error = (f64::from(grad[i]) - want).abs();
-                    assert!(error < 3e-5, "{sizes:?}, {rows} rows, ∂/∂θ_{i}: {} for {want}", grad[i]);
-                }
-            }
-        }
-    }
-
-    /// `cᵀ(Jv)` computed forwards equals `(Jᵀc)ᵀv` computed backwards. Kills: a tangent not carried to the next
-    /// layer, the bias's direction left out, a missing 1 − h².
-    #[test]
-    fn jvp_is_the_adjoint_of_backward() {
-        for net in nets() {
-            let mut ws = net.workspace(1);
-            for rows in [3, 64, 100] {
-                let (x, c) = (normals(rows * net.inputs(), 6), normals(rows * net.outputs(), 7));
-                let v = normals(net.params().len(), 8);
-                ws.load(&x);
-                net.forward(&mut ws);
-                let (mut jv, mut grad) = (vec![0.0; c.len()], vec![0.0; v.len()]);
-                net.jvp(&mut ws, &v, &mut jv);
-                net.backward(&mut ws, &c, &mut grad);
-                let dot = |a: &[f32], b: &[f32]| -> (f64, f64) {
-                    let terms = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
-                    terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
-                };
-                let ((a, size), (b, _)) = (dot(&jv, &c), dot(&grad, &v));
-                assert!((a - b).abs() < 1e-6 * size, "{:?}, {rows} rows: {a} and {b}", net.sizes());
-                assert!(a.abs() > 1e-3 * size, "a product to speak of");
-            }
-        }
-    }
-
-    /// Kills: padding or a workspace that remembers.
-    #[test]
-    fn what_a_workspace_held_before_does_not_matter() {
-        for net in nets() {
-            let x = normals(7 * net.inputs(), 9);
-            let c = normals(7 * net.outputs(), 10);
-            let run = |ws: &mut Workspace| {
-                let mut grad = vec![0.0; net.params().len()];
-                ws.load(&x);
-                let y = net.forward(ws).to_vec();
-                let mut other = vec![0.0; 3 * net.outputs()];
-                net.predict(&x[..3 * net.inputs()], ws, &mut other); // leaves the loaded rows alone
-                net.backward(ws, &c, &mut grad);
-                (y, grad)
-            };
-            let fresh = run(&mut net.workspace(7));
-            let mut used = net.workspace(200);
-            used.load(&vec![1e3; 200 * net.inputs()]);
-            net.forward(&mut used);
-            net.backward(&mut used, &vec![1e3; 200 * net.outputs()], &mut vec![0.0; net.params().len()]);
-            assert_eq!(run(&mut used), fresh, "{:?}", net.sizes());
-        }
-    }
-
-    /// Kills: weights changed without their packed copies.
-    #[test]
-    fn new_parameters_are_used_at_once() {
-        let mut net = Mlp::new(&[3, 20, 2], &mut stream(1));
-        let other = Mlp::new(&[3, 20, 2], &mut stream(2));
-        let x = normals(30, 11);
-        let run = |net: &Mlp| {
-            let (mut ws, mut grad) = (net.workspace(10), vec![0.0; net.params().len()]);
-            ws.load(&x);
-            let y = net.forward(&mut ws).to_vec();
-            net.backward(&mut ws, &y, &mut grad);
-            (y, grad)
-        };
-        assert_ne!(run(&net), run(&other));
-        net.set_params(other.params());
-        assert_eq!(run(&net), run(&other));
-    }
-
-    /// Kills: a bound of 1/fan_in or √3/√fan_in, biases of zero.
-    #[test]
-    fn initial_values_fill_their_range() {
-        let net = Mlp::new(&[60, 64, 64, 2], &mut stream(12));
-        let mut end = 0;
-        for Tensor { name, shape, range } in net.tensors() {
-            assert_eq!(range.start, end, "{name} follows");
-            assert_eq!(range.len(), shape.iter().product::<usize>(), "{name}");
-            end = range.end;
-            let fan_in = if name.starts_with('0') { 60.0_f32 } else { 64.0 };
-            let largest = net.params()[range].iter().map(|w| w.abs()).fold(0.0, f32::max);
-            let full = if shape.len() == 2 { 0.95 } else { 0.3 }; // two biases only in the last layer
-            assert!(largest <= fan_in.sqrt().recip() && largest > full / fan_in.sqrt(), "{name}: {largest}");
-        }
-        assert_eq!(end, net.params().len());
-    }
-
-    /// Kills: a NaN that a cut-off swallows.
-    #[test]
-    fn a_nan_is_seen_at_the_output() {
-        for net in nets() {
-            let mut ws = net.workspace(2);
-            let mut x = normals(2 * net.inputs(), 13);
-            x[0] = f32::NAN;
-            ws.load(&x);
-            let y = net.forward(&mut ws);
-            assert!(y[..net.outputs()].iter().all(|y| y.is_nan()), "{:?}", net.sizes());
-            assert!(y[net.outputs()..].iter().all(|y| y.is_finite()), "and only in its row");
-        }
-    }
-}
+mod tests;

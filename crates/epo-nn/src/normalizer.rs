@@ -1,20 +1,23 @@
-//! Running mean and deviation of observations.
+//! Normalisation of observations by their running mean and standard deviation.
 //!
 //! ```text
 //! x̂ = clip((x − mean) / max(std, 0.01), ±5)
 //! ```
 //!
-//! Each environment gathers [`Moments`] while it collects; between epochs they are merged into the
-//! [`Normalizer`] in a fixed order, so the result does not depend on threads. The normaliser is frozen while
-//! collecting. Sources: Welford 1962 (one by one), Chan, Golub & LeVeque 1979 (merge). The deviation is that of
-//! a sample (n − 1).
+//! Each environment updates its own [`Moments`] while it collects. Between epochs they are merged into the
+//! [`Normalizer`] in a fixed order, so the result does not depend on the number of threads. The normaliser does not
+//! change while environments collect. `std` is the sample standard deviation (n − 1).
+//!
+//! Sources: Welford 1962 (one observation at a time), Chan, Golub & LeVeque 1979 (merging).
 
-/// Least deviation that is divided by.
+use crate::tiny::narrow;
+
+/// Lower bound on the standard deviation.
 const STD_FLOOR: f64 = 0.01;
-/// Largest normalised value.
+/// Largest magnitude of a normalised observation.
 const CLIP: f64 = 5.0;
 
-/// Count, mean and sum of squared deviations, per dimension, in f64.
+/// Number of observations, and their mean and sum of squared deviations per dimension, in `f64`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -23,12 +26,12 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of nothing, in `dim` dimensions.
+    /// Empty statistics of dimension `dim`.
     pub fn new(dim: usize) -> Self {
         Self { count: 0, mean: vec![0.0; dim], m2: vec![0.0; dim] }
     }
 
-    /// From stored parts.
+    /// Statistics from a checkpoint.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -37,10 +40,10 @@ impl Moments {
         Self { count, mean, m2 }
     }
 
-    /// Takes one observation in.
+    /// Adds one observation.
     ///
     /// # Panics
-    /// If `x` has another length.
+    /// If the length of `x` is not the dimension.
     pub fn push(&mut self, x: &[f64]) {
         assert_eq!(x.len(), self.mean.len(), "observation");
         self.count += 1;
@@ -52,10 +55,10 @@ impl Moments {
         }
     }
 
-    /// Takes all that `other` has seen in.
+    /// Adds all observations of `other`.
     ///
     /// # Panics
-    /// If `other` has another length.
+    /// If the dimensions differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(other.mean.len(), self.mean.len(), "moments");
         if other.count == 0 {
@@ -71,37 +74,38 @@ impl Moments {
         self.count += other.count;
     }
 
-    /// Forgets everything.
+    /// Removes all observations.
     pub fn clear(&mut self) {
         self.count = 0;
         self.mean.fill(0.0);
         self.m2.fill(0.0);
     }
 
-    /// Observations seen.
+    /// Number of observations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Means.
+    /// Mean per dimension.
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }
 
-    /// Sums of squared deviations from the mean.
+    /// Sum of squared deviations from the mean, per dimension.
     pub fn m2(&self) -> &[f64] {
         &self.m2
     }
 }
 
-/// Normalises observations by the moments merged so far; the identity (no clip either) before two observations.
+/// Normalises observations by the statistics merged into it. With fewer than two observations it is the identity,
+/// without clipping.
 ///
 /// ```
 /// use epo_nn::{Moments, Normalizer};
 /// let mut norm = Normalizer::new(1);
 /// let mut out = [0.0];
 /// norm.normalize(&[7.0], &mut out);
-/// assert_eq!(out, [7.0]); // nothing merged yet
+/// assert_eq!(out, [7.0]); // no observation was merged
 /// let mut seen = Moments::new(1);
 /// for x in [1.0, 2.0, 3.0] { seen.push(&[x]); } // mean 2, deviation 1
 /// norm.merge(&seen);
@@ -117,30 +121,30 @@ pub struct Normalizer {
 }
 
 impl Normalizer {
-    /// The identity in `dim` dimensions.
+    /// A normaliser of dimension `dim` without observations: the identity.
     pub fn new(dim: usize) -> Self {
         Self::from_moments(Moments::new(dim))
     }
 
-    /// By these moments (from a checkpoint).
+    /// A normaliser with the given statistics.
     pub fn from_moments(moments: Moments) -> Self {
         let mut this = Self { scale: vec![1.0; moments.mean.len()], moments };
         this.refresh();
         this
     }
 
-    /// Takes moments in. Call in a fixed order of environments.
+    /// Adds the observations of an environment. The order of calls affects the last digits, so it has to be fixed.
     pub fn merge(&mut self, seen: &Moments) {
         self.moments.merge(seen);
         self.refresh();
     }
 
-    /// The moments merged so far.
+    /// Statistics of all merged observations.
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
-    /// Writes the normalised observation as `f32`.
+    /// Writes the normalised observation to `out`.
     ///
     /// # Panics
     /// If a length differs.
@@ -149,15 +153,16 @@ impl Normalizer {
         assert_eq!(out.len(), self.scale.len(), "normalised observation");
         if self.moments.count < 2 {
             for (out, x) in out.iter_mut().zip(obs) {
-                *out = *x as f32;
+                *out = narrow(*x);
             }
             return;
         }
         for (((out, x), mean), scale) in out.iter_mut().zip(obs).zip(&self.moments.mean).zip(&self.scale) {
-            *out = ((x - mean) * scale).clamp(-CLIP, CLIP) as f32;
+            *out = narrow(((x - mean) * scale).clamp(-CLIP, CLIP));
         }
     }
 
+    /// Computes the scales from the moments.
     fn refresh(&mut self) {
         if self.moments.count < 2 {
             return;
@@ -179,9 +184,9 @@ mod tests {
         (0..n).map(|_| [1e3 + 2.0 * stream.normal(), stream.uniform() - 0.5]).collect()
     }
 
-    /// Kills: a merge without the term between the means, a count left out.
+    /// Kills: a merge without the term for the difference of the means, a count that is not updated.
     #[test]
-    fn merged_moments_are_those_of_one_pass_and_of_two() {
+    fn merged_moments_agree_with_one_pass_and_with_two() {
         let rows = rows(1000);
         let mut one = Moments::new(2);
         rows.iter().for_each(|r| one.push(r));
@@ -204,7 +209,7 @@ mod tests {
         assert_eq!(merged, Moments::new(2));
     }
 
-    /// Kills: a floor on the variance instead of the deviation, a clip before the scale, the identity kept.
+    /// Kills: a lower bound on the variance instead of the deviation, clipping before scaling, no scaling at all.
     #[test]
     fn values_are_centred_scaled_floored_and_clipped() {
         // mean 2, sample deviation 1; the second dimension is constant
@@ -214,7 +219,7 @@ mod tests {
         assert!((out[0] + 0.75).abs() < 1e-7 && (out[1] - 0.1).abs() < 1e-6, "{out:?}");
         norm.normalize(&[100.0, 3.0], &mut out);
         assert_eq!(out, [5.0, -5.0]);
-        // a NaN is seen
+        // NaN stays NaN
         norm.normalize(&[f64::NAN, 4.0], &mut out);
         assert!(out[0].is_nan());
     }
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn one_observation_is_not_enough_to_scale_by() {
+    fn with_one_observation_the_normaliser_is_the_identity() {
         let mut norm = Normalizer::new(1);
         norm.merge(&Moments::from_parts(1, vec![9.0], vec![0.0]));
         let mut out = [0.0];

@@ -9,29 +9,30 @@
 //! categorical   p = softmax(l(s)),  ln π = l_a − ln Σ e^l,  H = −Σ p ln p,  Fisher: diag p − p pᵀ
 //! ```
 //!
-//! The network computes in `f32`, everything per sample is `f64`. KL and entropy are summed over action
-//! dimensions and averaged over states.
+//! The network computes in `f32`; numbers per sample are `f64`. KL and entropy are summed over action dimensions and
+//! averaged over states.
 
 use epo_core::{ActionSpace, Stream};
 
 use crate::dist::{Dist, HALF_LN_TAU, gaussian_log_prob, log_sum_exp, row_entropy};
 use crate::mlp::{Mlp, Tensor, Workspace};
+use crate::tiny::narrow;
 
-/// The family of the action distribution.
+/// Family of the action distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Diagonal Gaussian with a log-deviation per action dimension that does not depend on the state.
+    /// Diagonal Gaussian. Its standard deviations are parameters that do not depend on the state.
     Gaussian,
-    /// Softmax over the outputs. An action is one number, the index.
+    /// Softmax over the outputs. An action is one number, the index of the output.
     Categorical,
 }
 
-/// A policy.
+/// A stochastic policy: a network and a family of distributions.
 #[derive(Clone, Debug)]
 pub struct Policy {
     net: Mlp,
     head: Head,
-    /// σ per action dimension; empty for a categorical policy.
+    /// σ per action dimension. Empty for a categorical policy.
     std: Vec<f64>,
     /// 1/σ.
     inv_std: Vec<f64>,
@@ -39,7 +40,7 @@ pub struct Policy {
     log_norm: f64,
 }
 
-/// Buffers for a batch: observations and actions loaded, activations, per-sample numbers.
+/// Buffers for a batch: loaded observations and actions, activations, numbers per sample.
 #[derive(Clone, Debug)]
 pub struct PolicyWorkspace {
     net: Workspace,
@@ -53,7 +54,7 @@ pub struct PolicyWorkspace {
 }
 
 impl Policy {
-    /// A policy for this action space with these hidden widths.
+    /// A policy for `obs` observations and the given action space, with hidden layers of the given sizes.
     pub fn new(obs: usize, hidden: &[usize], actions: &ActionSpace, stream: &mut Stream) -> Self {
         let (head, outputs) = match actions {
             ActionSpace::Box { low, .. } => (Head::Gaussian, low.len()),
@@ -63,21 +64,21 @@ impl Policy {
         let tail = if head == Head::Gaussian { outputs } else { 0 };
         let net = Mlp::with_tail(&sizes, tail, stream);
         let mut this = Self { net, head, std: vec![1.0; tail], inv_std: vec![1.0; tail], log_norm: 0.0 };
-        this.update(|_| {}); // fills what is derived from ln σ
+        this.update(|_| {}); // computes σ, 1/σ and `log_norm`
         this
     }
 
-    /// The family of the distribution.
+    /// Family of the action distribution.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// The network.
+    /// The network that computes the mean or the logits.
     pub fn net(&self) -> &Mlp {
         &self.net
     }
 
-    /// Numbers in one stored action: the dimensions of a Gaussian, 1 for a categorical policy.
+    /// Length of a stored action: the number of dimensions for a Gaussian, 1 for a categorical policy.
     pub fn action_len(&self) -> usize {
         match self.head {
             Head::Gaussian => self.net.outputs(),
@@ -85,7 +86,7 @@ impl Policy {
         }
     }
 
-    /// All parameters: those of the network, then `ln σ` of a Gaussian.
+    /// All parameters: those of the network, followed by `ln σ` for a Gaussian.
     pub fn params(&self) -> &[f32] {
         self.net.params()
     }
@@ -110,17 +111,17 @@ impl Policy {
         self.update(|p| p.copy_from_slice(params));
     }
 
-    /// `ln σ` of a Gaussian, empty otherwise.
+    /// `ln σ` of a Gaussian. Empty for a categorical policy.
     pub fn log_std(&self) -> &[f32] {
         &self.params()[self.params().len() - self.std.len()..]
     }
 
-    /// σ of a Gaussian, empty otherwise.
+    /// σ of a Gaussian. Empty for a categorical policy.
     pub fn std(&self) -> &[f64] {
         &self.std
     }
 
-    /// The parts of the flat vector, by name.
+    /// Names, shapes and positions of the parameters.
     pub fn tensors(&self) -> Vec<Tensor> {
         let mut out = self.net.tensors();
         let n = self.params().len();
@@ -131,7 +132,7 @@ impl Policy {
         out
     }
 
-    /// Buffers for up to `rows` rows (they grow when more are loaded).
+    /// Buffers for up to `rows` rows. They grow if more are loaded.
     pub fn workspace(&self, rows: usize) -> PolicyWorkspace {
         let (n, outputs) = (self.params().len(), self.net.outputs());
         PolicyWorkspace {
@@ -146,7 +147,7 @@ impl Policy {
         }
     }
 
-    /// Samples an action and returns `ln π` of exactly the numbers written to `action`.
+    /// Samples an action, writes it to `action`, and returns `ln π` of exactly the numbers written.
     ///
     /// # Panics
     /// If a length differs.
@@ -162,7 +163,7 @@ impl Policy {
             Head::Categorical => {
                 let lse = log_sum_exp(&ws.one);
                 let mut left = stream.uniform();
-                // rounding can leave a rest after the last: it is then the last
+                // rounding can leave a residual probability; it belongs to the last action
                 let found = ws.one.iter().position(|&l| {
                     left -= (f64::from(l) - lse).exp();
                     left < 0.0
@@ -173,7 +174,8 @@ impl Policy {
         self.row_log_prob(&ws.one, action)
     }
 
-    /// The mean of a Gaussian, the likeliest action (the first of equals) of a categorical policy.
+    /// Writes the most likely action: the mean of a Gaussian, or the index of the largest logit (the first, if several
+    /// are equal).
     pub fn act_deterministic(&self, obs: &[f32], ws: &mut PolicyWorkspace, action: &mut [f32]) {
         self.net.forward_one(obs, &mut ws.net, &mut ws.one);
         match self.head {
@@ -190,7 +192,7 @@ impl Policy {
         }
     }
 
-    /// Forward pass over the loaded rows: `ln π(a_i|s_i)`.
+    /// Computes `ln π(a_i|s_i)` for the loaded rows.
     pub fn log_prob<'w>(&self, ws: &'w mut PolicyWorkspace) -> &'w [f64] {
         let out = self.net.forward(&mut ws.net);
         ws.logp.clear();
@@ -200,8 +202,8 @@ impl Policy {
         &ws.logp
     }
 
-    /// Gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` for the rows of the last
-    /// [`log_prob`](Self::log_prob), `H̄` the mean entropy; written (not added) to `grad`.
+    /// Writes the gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` to `grad`, for the rows of the last
+    /// [`log_prob`](Self::log_prob). `H̄` is the mean entropy. What `grad` held is overwritten.
     ///
     /// # Panics
     /// If a length differs.
@@ -215,7 +217,7 @@ impl Policy {
                 for ((y, a), d) in rows {
                     for j in 0..m {
                         let z = (f64::from(a[j]) - f64::from(y[j])) * self.inv_std[j];
-                        ws.dout.push((d * z * self.inv_std[j]) as f32);
+                        ws.dout.push(narrow(d * z * self.inv_std[j]));
                     }
                 }
             }
@@ -226,7 +228,7 @@ impl Policy {
                     for j in 0..m {
                         let ln_p = f64::from(y[j]) - lse;
                         let chosen = if j == a[0] as usize { 1.0 } else { 0.0 };
-                        ws.dout.push((d * (chosen - ln_p.exp()) + bonus * ln_p.exp() * (ln_p + h)) as f32);
+                        ws.dout.push(narrow(d * (chosen - ln_p.exp()) + bonus * ln_p.exp() * (ln_p + h)));
                     }
                 }
             }
@@ -237,7 +239,7 @@ impl Policy {
         }
     }
 
-    /// ∂/∂ln σ_j: `Σ_i dlogp_i (z_ij² − 1) − entropy_coef`.
+    /// Writes the derivative by `ln σ_j`: `Σ_i dlogp_i (z_ij² − 1) − entropy_coef`.
     fn log_std_gradient(&self, ws: &PolicyWorkspace, dlogp: &[f64], entropy_coef: f64, grad: &mut [f32]) {
         let m = self.net.outputs();
         let tail = grad.len() - m;
@@ -248,12 +250,13 @@ impl Policy {
                     * self.inv_std[j];
                 acc += d * (z * z - 1.0);
             }
-            grad[tail + j] = acc as f32;
+            grad[tail + j] = narrow(acc);
         }
     }
 
-    /// `out = (F + damping · I) v` with the exact Fisher matrix, averaged over the rows of the last
-    /// [`log_prob`](Self::log_prob): `F = 1/n Σ_i Jᵢᵀ M_i J_i`, `M` the Fisher matrix of the distribution.
+    /// Writes `(F + damping · I) v` to `out`, with the exact Fisher matrix averaged over the rows of the last
+    /// [`log_prob`](Self::log_prob): `F = 1/n Σ_i J_iᵀ M_i J_i`. `M_i` is the Fisher matrix of the distribution in its
+    /// outputs, and `J_i` the Jacobian of the network.
     ///
     /// # Panics
     /// If a length differs.
@@ -262,7 +265,7 @@ impl Policy {
         assert_eq!(out.len(), v.len(), "out");
         let (m, n) = (self.net.outputs(), ws.net.rows());
         for (v32, v) in ws.v.iter_mut().zip(v) {
-            *v32 = *v as f32;
+            *v32 = narrow(*v);
         }
         ws.dout.resize(n * m, 0.0);
         self.net.jvp(&mut ws.net, &ws.v, &mut ws.dout);
@@ -271,7 +274,7 @@ impl Policy {
             match self.head {
                 Head::Gaussian => {
                     for (u, s) in u.iter_mut().zip(&self.inv_std) {
-                        *u = (f64::from(*u) * weight * s * s) as f32;
+                        *u = narrow(f64::from(*u) * weight * s * s);
                     }
                 }
                 Head::Categorical => {
@@ -279,7 +282,7 @@ impl Policy {
                     let p = |j: usize| (f64::from(y[j]) - lse).exp();
                     let mean: f64 = (0..m).map(|j| p(j) * f64::from(u[j])).sum();
                     for j in 0..m {
-                        u[j] = (weight * p(j) * (f64::from(u[j]) - mean)) as f32;
+                        u[j] = narrow(weight * p(j) * (f64::from(u[j]) - mean));
                     }
                 }
             }
@@ -294,7 +297,7 @@ impl Policy {
         }
     }
 
-    /// The distributions at the states `obs` (`[n][inputs]`), into `dist`.
+    /// Writes the action distributions at the states `obs` (`[n][inputs]`) to `dist`.
     pub fn dist(&self, obs: &[f32], ws: &mut PolicyWorkspace, dist: &mut Dist) {
         dist.head = self.head;
         dist.outputs = self.net.outputs();
@@ -314,7 +317,7 @@ impl Policy {
 }
 
 impl PolicyWorkspace {
-    /// Loads rows: observations `[n][inputs]` and actions `[n][action_len]`.
+    /// Loads observations (`[n][inputs]`) and actions (`[n][action_len]`).
     pub fn load(&mut self, obs: &[f32], actions: &[f32]) {
         self.net.load(obs);
         assert_eq!(actions.len(), self.net.rows() * self.action_len, "actions");
@@ -322,7 +325,7 @@ impl PolicyWorkspace {
         self.actions.extend_from_slice(actions);
     }
 
-    /// Loads the rows that `index` names, in that order.
+    /// Loads the rows `index` of `obs` and `actions`, in the order of `index`.
     pub fn gather(&mut self, obs: &[f32], actions: &[f32], index: &[u32]) {
         self.net.gather(obs, index);
         self.actions.clear();
@@ -331,279 +334,11 @@ impl PolicyWorkspace {
         }
     }
 
-    /// Rows loaded.
+    /// Number of loaded rows.
     pub fn rows(&self) -> usize {
         self.net.rows()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reference::{self, f64s};
-    use epo_core::Purpose;
-
-    const SIZES: [usize; 3] = [5, 8, 7];
-
-    fn policies() -> [Policy; 2] {
-        let mut stream = Stream::new(1, Purpose::Init, 0);
-        let space = ActionSpace::Box { low: vec![-1.0; 3], high: vec![1.0; 3] };
-        let mut gaussian = Policy::new(5, &SIZES[1..], &space, &mut stream);
-        gaussian.update(|p| {
-            let n = p.len();
-            p[n - 3..].copy_from_slice(&[-0.5, 0.1, 0.3]);
-        });
-        let mut categorical = Policy::new(5, &SIZES[1..], &ActionSpace::Discrete { n: 4 }, &mut stream);
-        categorical.update(|p| p.iter_mut().for_each(|p| *p *= 2.0)); // away from uniform
-        [gaussian, categorical]
-    }
-
-    /// Observations, sampled actions and their log-probabilities.
-    fn samples(policy: &Policy, n: usize) -> (Vec<f32>, Vec<f32>, Vec<f64>) {
-        let mut ws = policy.workspace(1);
-        let mut stream = Stream::new(3, Purpose::Action, 0);
-        let obs: Vec<f32> = (0..n * 5).map(|_| stream.normal() as f32).collect();
-        let mut actions = vec![0.0; n * policy.action_len()];
-        let rows = obs.chunks_exact(5).zip(actions.chunks_exact_mut(policy.action_len()));
-        let logp = rows.map(|(x, a)| policy.act(x, &mut ws, &mut stream, a)).collect();
-        (obs, actions, logp)
-    }
-
-    /// Kills: `ln π` of the action before it was rounded to f32, another formula in the batch than in `act`.
-    #[test]
-    fn the_log_probability_of_act_is_that_of_the_stored_action() {
-        for policy in policies() {
-            let (obs, actions, logp) = samples(&policy, 100);
-            let mut ws = policy.workspace(64);
-            ws.load(&obs, &actions);
-            assert_eq!(policy.log_prob(&mut ws), logp, "{:?}", policy.head());
-            ws.gather(&obs, &actions, &[7, 0, 99]);
-            assert_eq!(policy.log_prob(&mut ws), [logp[7], logp[0], logp[99]], "{:?}", policy.head());
-        }
-    }
-
-    /// The mean of −ln π over samples is the entropy, and a categorical policy's samples have its frequencies.
-    /// Kills: noise of the wrong scale, sampling from another distribution than `ln π` states.
-    #[test]
-    fn samples_follow_the_distribution() {
-        for policy in policies() {
-            let n = 40_000;
-            let mut ws = policy.workspace(1);
-            let mut stream = Stream::new(4, Purpose::Action, 0);
-            let (x, mut a) = ([0.3, -1.0, 0.5, 2.0, 0.1], vec![0.0; policy.action_len()]);
-            let (mut sum, mut squares, mut counts) = (0.0, 0.0, [0.0; 4]);
-            for _ in 0..n {
-                let logp = policy.act(&x, &mut ws, &mut stream, &mut a);
-                sum -= logp / f64::from(n);
-                squares += logp * logp / f64::from(n);
-                if policy.head() == Head::Categorical {
-                    counts[a[0] as usize] += 1.0 / f64::from(n);
-                }
-            }
-            let mut dist = Dist::default();
-            policy.dist(&x, &mut ws, &mut dist);
-            let entropy = dist.entropy();
-            let error = ((squares - sum * sum) / f64::from(n)).sqrt();
-            assert!((sum - entropy).abs() < 5.0 * error, "{:?}: {sum} for {entropy}", policy.head());
-            if policy.head() == Head::Categorical {
-                let logits = reference::mlp(&policy.net.sizes(), &f64s(policy.params()), &x);
-                let total: f64 = logits.iter().map(|l| l.exp()).sum();
-                for (count, l) in counts.iter().zip(logits) {
-                    let p = l.exp() / total;
-                    assert!(
-                        (count - p).abs() < 5.0 * (p * (1.0 - p) / f64::from(n)).sqrt(),
-                        "{count} for {p}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_deterministic_action_is_the_likeliest() {
-        for policy in policies() {
-            let (obs, actions, logp) = samples(&policy, 50);
-            let mut ws = policy.workspace(64);
-            let mut best = actions.clone();
-            for (x, a) in obs.chunks_exact(5).zip(best.chunks_exact_mut(policy.action_len())) {
-                policy.act_deterministic(x, &mut ws, a);
-            }
-            assert_ne!(best, actions);
-            ws.load(&obs, &best);
-            let at_best = policy.log_prob(&mut ws);
-            assert!(at_best.iter().zip(&logp).all(|(best, sampled)| best >= sampled), "{:?}", policy.head());
-        }
-    }
-
-    /// `ln π` and entropy of one state in f64, from the definitions.
-    fn reference_logp(policy: &Policy, params: &[f64], x: &[f32], a: &[f32]) -> (f64, f64) {
-        let y = reference::mlp(&policy.net.sizes(), params, x);
-        match policy.head {
-            Head::Gaussian => {
-                let log_std = &params[params.len() - y.len()..];
-                let tau = std::f64::consts::TAU;
-                let logp = (0..y.len()).map(|j| {
-                    let var = (2.0 * log_std[j]).exp();
-                    -(f64::from(a[j]) - y[j]).powi(2) / (2.0 * var) - 0.5 * (tau * var).ln()
-                });
-                let entropy = log_std.iter().map(|s| 0.5 * (tau * std::f64::consts::E).ln() + s);
-                (logp.sum(), entropy.sum())
-            }
-            Head::Categorical => {
-                let total: f64 = y.iter().map(|l| l.exp()).sum();
-                let p: Vec<f64> = y.iter().map(|l| l.exp() / total).collect();
-                (p[a[0] as usize].ln(), p.iter().map(|p| -p * p.ln()).sum())
-            }
-        }
-    }
-
-    /// Kills: a wrong sign or factor in ∂ln π/∂μ, ∂/∂ln σ, ∂/∂logits, or in the gradient of the entropy.
-    #[test]
-    fn gradients_agree_with_finite_differences() {
-        for policy in policies() {
-            let n = 70; // more than a chunk
-            let (obs, actions, _) = samples(&policy, n);
-            let mut stream = Stream::new(5, Purpose::Random, 0);
-            let dlogp: Vec<f64> = (0..n).map(|_| stream.normal()).collect();
-            for coef in [0.0, 3.0] {
-                let mut ws = policy.workspace(n);
-                ws.load(&obs, &actions);
-                policy.log_prob(&mut ws);
-                let mut grad = vec![f32::NAN; policy.params().len()];
-                policy.backward(&mut ws, &dlogp, coef, &mut grad);
-                let loss = |params: &[f64]| -> f64 {
-                    let rows = obs.chunks_exact(5).zip(actions.chunks_exact(policy.action_len()));
-                    let terms = rows.zip(&dlogp).map(|((x, a), d)| {
-                        let (logp, entropy) = reference_logp(&policy, params, x, a);
-                        d * logp - coef * entropy / n as f64
-                    });
-                    terms.sum()
-                };
-                let mut params = f64s(policy.params());
-                assert!(grad.iter().map(|g| g.abs()).fold(0.0, f32::max) > 0.5, "a gradient to speak of");
-                for i in 0..params.len() {
-                    let old = params[i];
-                    params[i] = old + 1e-5;
-                    let up = loss(&params);
-                    params[i] = old - 1e-5;
-                    let down = loss(&params);
-                    params[i] = old;
-                    let want = (up - down) / 2e-5;
-                    let error = (f64::from(grad[i]) - want).abs();
-                    assert!(error < 1e-4, "{:?} ∂/∂θ_{i}: {} for {want}", policy.head(), grad[i]);
-                }
-            }
-        }
-    }
-
-    /// Mean KL(θ₀ ‖ θ) in f64, from the definition `E_p[ln p − ln q]`.
-    fn reference_kl(policy: &Policy, from: &[f64], to: &[f64], obs: &[f32]) -> f64 {
-        let sizes = policy.net.sizes();
-        let mut sum = 0.0;
-        for x in obs.chunks_exact(5) {
-            let (p, q) = (reference::mlp(&sizes, from, x), reference::mlp(&sizes, to, x));
-            let m = p.len();
-            match policy.head {
-                Head::Gaussian => {
-                    let (sp, sq) = (&from[from.len() - m..], &to[to.len() - m..]);
-                    for j in 0..m {
-                        let (vp, vq) = ((2.0 * sp[j]).exp(), (2.0 * sq[j]).exp());
-                        sum += sq[j] - sp[j] + (vp + (p[j] - q[j]).powi(2)) / (2.0 * vq) - 0.5;
-                    }
-                }
-                Head::Categorical => {
-                    let total = |l: &[f64]| l.iter().map(|l| l.exp()).sum::<f64>().ln();
-                    let (tp, tq) = (total(&p), total(&q));
-                    sum += (0..m).map(|j| (p[j] - tp).exp() * (p[j] - tp - q[j] + tq)).sum::<f64>();
-                }
-            }
-        }
-        sum / (obs.len() / 5) as f64
-    }
-
-    /// Mixed second differences of the KL. Kills: a Fisher matrix of the outputs that is the identity, a missing
-    /// −p pᵀ, 1 instead of 2 for ln σ, a sum instead of a mean.
-    #[test]
-    fn fisher_vector_product_is_the_curvature_of_the_kl() {
-        for policy in policies() {
-            let n = 66; // more than a chunk
-            let (obs, actions, _) = samples(&policy, n);
-            let mut ws = policy.workspace(n);
-            ws.load(&obs, &actions);
-            policy.log_prob(&mut ws);
-            let theta = f64s(policy.params());
-            let mut stream = Stream::new(6, Purpose::Random, 0);
-            let v: Vec<f64> = theta.iter().map(|_| stream.normal()).collect();
-            let (mut fv, mut damped) = (vec![0.0; v.len()], vec![0.0; v.len()]);
-            policy.fisher_vector_product(&mut ws, &v, 0.0, &mut fv);
-            policy.fisher_vector_product(&mut ws, &v, 0.1, &mut damped);
-            let size = fv.iter().map(|f| f.abs()).fold(0.0, f64::max);
-            let eps = 1e-3;
-            for i in 0..v.len() {
-                let kl = |a: f64, b: f64| {
-                    let mut to: Vec<f64> = theta.iter().zip(&v).map(|(t, v)| t + a * eps * v).collect();
-                    to[i] += b * eps;
-                    reference_kl(&policy, &theta, &to, &obs)
-                };
-                let want =
-                    (kl(1.0, 1.0) - kl(1.0, -1.0) - kl(-1.0, 1.0) + kl(-1.0, -1.0)) / (4.0 * eps * eps);
-                let error = (fv[i] - want).abs();
-                assert!(error < 1e-4 * size, "{:?} (Fv)_{i}: {} for {want}", policy.head(), fv[i]);
-                assert!((damped[i] - fv[i] - 0.1 * v[i]).abs() < 1e-12, "damping");
-            }
-        }
-    }
-
-    /// The stored distributions give the same KL as the definition in f64, both ways round.
-    #[test]
-    fn kl_is_the_definition() {
-        for policy in policies() {
-            let (obs, _, _) = samples(&policy, 100);
-            let mut other = policy.clone();
-            other.update(|p| p.iter_mut().for_each(|p| *p += 0.05));
-            let mut ws = policy.workspace(1);
-            let (mut p, mut q) = (Dist::default(), Dist::default());
-            policy.dist(&obs, &mut ws, &mut p);
-            other.dist(&obs, &mut ws, &mut q);
-            let (from, to) = (f64s(policy.params()), f64s(other.params()));
-            for (got, want) in [
-                (p.kl(&q), reference_kl(&policy, &from, &to, &obs)),
-                (q.kl(&p), reference_kl(&policy, &to, &from, &obs)),
-            ] {
-                assert!((got - want).abs() < 1e-6 && want > 1e-4, "{:?}: {got} for {want}", policy.head());
-            }
-        }
-    }
-
-    /// Kills: a forgotten maximum in the softmax.
-    #[test]
-    fn large_logits_stay_finite() {
-        let mut policy = policies()[1].clone();
-        policy.update(|p| {
-            let n = p.len();
-            p[n - 4..].copy_from_slice(&[2000.0, -2000.0, 0.0, 1999.0]);
-        });
-        let mut ws = policy.workspace(1);
-        ws.load(&[0.0; 10], &[1.0, 0.0]);
-        let logp = policy.log_prob(&mut ws).to_vec();
-        assert!((logp[0] + 4000.0).abs() < 10.0 && logp[1] > -2.0, "{logp:?}");
-        let mut grad = vec![0.0; policy.params().len()];
-        policy.backward(&mut ws, &[1.0, 1.0], 0.01, &mut grad);
-        let mut dist = Dist::default();
-        policy.dist(&[0.0; 10], &mut ws, &mut dist);
-        assert!(grad.iter().all(|g| g.is_finite()) && dist.entropy().is_finite());
-    }
-
-    #[test]
-    fn tensors_cover_all_parameters() {
-        for policy in policies() {
-            let tensors = policy.tensors();
-            let mut end = 0;
-            for t in &tensors {
-                assert_eq!(t.range.start, end, "{}", t.name);
-                end = t.range.end;
-            }
-            assert_eq!(end, policy.params().len());
-        }
-    }
-}
+mod tests;

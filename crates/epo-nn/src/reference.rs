@@ -1,6 +1,6 @@
-//! The network in f64, written from the definition: what the tests differentiate.
+//! The network in `f64`, written from its definition. Tests compare with it and with its finite differences.
 
-/// The output for one row. `params` as in [`Mlp`](crate::Mlp).
+/// The output for one row. `params` are laid out as in [`Mlp`](crate::Mlp).
 pub(crate) fn mlp(sizes: &[usize], params: &[f64], x: &[f32]) -> Vec<f64> {
     let mut h: Vec<f64> = f64s(x);
     let mut at = 0;

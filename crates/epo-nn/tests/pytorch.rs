@@ -1,6 +1,6 @@
-//! Networks, distributions, gradients, the clip and Adam against numbers that PyTorch computed in f64.
+//! Compares networks, distributions, gradients, gradient clipping and Adam with numbers that PyTorch computed in `f64`.
 //!
-//! The script is `pytorch.py` beside this file; its output is `golden/mod.rs`.
+//! The script `pytorch.py` in this folder computes them; its output is `golden/mod.rs`.
 
 #[allow(missing_docs, unreachable_pub, clippy::unreadable_literal)]
 mod golden;
@@ -9,7 +9,7 @@ use epo_core::{ActionSpace, Purpose, Stream};
 use epo_nn::{Adam, Dist, Policy, clip_grad_norm};
 use golden::*;
 
-/// The same list as in `pytorch.py`.
+/// The numbers of the function of the same name in `pytorch.py`.
 fn values(n: usize, a: f64, b: f64) -> Vec<f32> {
     (1..=n).map(|i| (b * (a * i as f64).sin()) as f32).collect()
 }
@@ -61,7 +61,7 @@ struct Expected<'a> {
 }
 
 /// Kills: a transposed weight, a bias or layer left out, a missing −ln σ, an entropy of the wrong sign, an ε
-/// inside the root, a missing bias correction, a clip by the wrong norm.
+/// inside the root, a missing bias correction, clipping by the wrong norm.
 fn check(mut policy: Policy, actions: &[f32], want: &Expected<'_>) {
     let mut ws = policy.workspace(64);
     let mut grad = vec![0.0; policy.params().len()];

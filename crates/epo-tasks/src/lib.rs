@@ -15,7 +15,7 @@
 //! ```
 
 pub mod bench;
-mod navigation;
+pub mod navigation;
 pub mod npz;
 mod numpy_generator;
 mod numpy_legacy;
@@ -30,5 +30,7 @@ mod velocity;
 pub use epo_mujoco::{BodyId, Geom, Shape};
 pub use numpy_generator::NumpyGenerator;
 pub use physics::{Physics, UnknownPhysics};
-pub use registry::{TaskError, TaskInfo, make, make_with, task, tasks};
+pub use registry::{
+    MakeEnv, TaskError, TaskInfo, env_maker, make, make_with, register, register_env, task, tasks,
+};
 pub use task_env::TaskEnv;

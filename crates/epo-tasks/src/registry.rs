@@ -1,75 +1,182 @@
-//! The list of tasks, and how one is made from its id.
+//! The list of tasks: the published ones and those that a program adds, each made from its id.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError, RwLock};
 
+use epo_core::{Env, EnvError, TaskFamily};
+
+use crate::navigation::NavigationTask;
 use crate::{Physics, TaskEnv, navigation, velocity};
 
 /// One task of the list.
 #[derive(Clone, Debug)]
 pub struct TaskInfo {
-    /// Published id.
+    /// Id, by which commands and configurations name the task.
     pub id: String,
     /// Length of an observation.
     pub obs_len: usize,
     /// Length of an action.
     pub act_len: usize,
-    /// Steps after which an episode is cut off.
+    /// Number of steps after which an episode is truncated.
     pub max_steps: usize,
-    /// What is rewarded, in a line.
-    pub reward: &'static str,
-    /// What costs, in a line.
-    pub cost: &'static str,
-    pub(crate) kind: Kind,
+    /// What is rewarded, in one line.
+    pub reward: String,
+    /// What costs, in one line.
+    pub cost: String,
+    /// Speed in m/s above which a step of a velocity task costs; `None` for other tasks.
+    pub speed_limit: Option<f64>,
+    pub(crate) source: Source,
 }
 
-/// Which half of the package a task belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    Navigation(navigation::TaskId),
+/// What a task is made from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Navigation(NavigationTask),
     Velocity(&'static velocity::Task),
+    /// An environment that a program brought, without our simulator.
+    Own(MakeEnv),
 }
 
-/// Why a task could not be made.
+/// A function that makes one environment.
+pub type MakeEnv = fn() -> Result<Box<dyn Env>, EnvError>;
+
+impl TaskInfo {
+    /// The family that decides the presets of a training on this task; `None` for an environment that was added with
+    /// [`register_env`], which has no presets.
+    pub fn family(&self) -> Option<TaskFamily> {
+        match self.source {
+            Source::Navigation(_) => Some(TaskFamily::Navigation),
+            Source::Velocity(_) => Some(TaskFamily::Velocity),
+            Source::Own(_) => None,
+        }
+    }
+
+    /// Whether MuJoCo simulates the task, so that [`make`] builds it.
+    pub fn is_simulated(&self) -> bool {
+        !matches!(self.source, Source::Own(_))
+    }
+}
+
+impl From<NavigationTask> for TaskInfo {
+    fn from(task: NavigationTask) -> Self {
+        Self {
+            id: task.id.clone(),
+            obs_len: task.obs_len(),
+            act_len: task.robot.act_len,
+            max_steps: task.scene.max_steps,
+            reward: task.reward.clone(),
+            cost: task.cost.clone(),
+            speed_limit: None,
+            source: Source::Navigation(task),
+        }
+    }
+}
+
+/// Why a task could not be made or added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
     /// No task has that id.
-    #[error("there is no task `{id}`; the nearest id is `{nearest}` (`epo tasks` lists all)")]
+    #[error("unknown task `{id}`; did you mean `{nearest}`? (`epo tasks` lists all)")]
     Unknown {
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
         /// The most similar id.
         nearest: String,
     },
-    /// The simulator refused.
+    /// A task that is added has the id of another one.
+    #[error("the id `{id}` belongs to another task already: choose another id")]
+    Taken {
+        /// The id.
+        id: String,
+    },
+    /// The task has no MuJoCo simulation, which the caller needs.
+    #[error("`{id}` is not simulated by MuJoCo, so its bodies and its physics cannot be read")]
+    NotSimulated {
+        /// Task id.
+        id: String,
+    },
+    /// MuJoCo refused the model.
     #[error("{id}: {source}")]
     Mujoco {
         /// Task id.
         id: String,
-        /// What MuJoCo said.
+        /// The message of MuJoCo.
         source: epo_mujoco::Error,
+    },
+    /// An environment that was added with [`register_env`] could not be made.
+    #[error("{id}: {source}")]
+    Env {
+        /// Task id.
+        id: String,
+        /// The message of the environment.
+        source: EnvError,
     },
 }
 
-static TASKS: LazyLock<Vec<TaskInfo>> =
-    LazyLock::new(|| navigation::list().chain(velocity::list()).collect());
+static PUBLISHED: LazyLock<Vec<TaskInfo>> =
+    LazyLock::new(|| navigation::published().map(TaskInfo::from).chain(velocity::published()).collect());
 
-/// Every task.
-pub fn tasks() -> &'static [TaskInfo] {
-    &TASKS
+static ADDED: RwLock<Vec<&'static TaskInfo>> = RwLock::new(Vec::new());
+
+/// Every task: the published ones, then those that were added, in the order in which they were.
+pub fn tasks() -> Vec<&'static TaskInfo> {
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    PUBLISHED.iter().chain(added.iter().copied()).collect()
 }
 
-/// The task of that id; otherwise an error that names the nearest one.
+/// The task of that id. If there is none, the error names the most similar id.
 pub fn task(id: &str) -> Result<&'static TaskInfo, TaskError> {
-    if let Some(info) = tasks().iter().find(|t| t.id == id) {
+    let all = tasks();
+    if let Some(info) = all.iter().find(|task| task.id == id) {
         return Ok(info);
     }
-    let distance = |t: &&TaskInfo| strsim::damerau_levenshtein(&t.id.to_lowercase(), &id.to_lowercase());
-    let nearest = tasks().iter().min_by_key(distance).map(|t| t.id.clone()).unwrap_or_default();
+    let distance =
+        |task: &&&TaskInfo| strsim::damerau_levenshtein(&task.id.to_lowercase(), &id.to_lowercase());
+    let nearest = all.iter().min_by_key(distance).map(|task| task.id.clone()).unwrap_or_default();
     Err(TaskError::Unknown { id: id.to_owned(), nearest })
 }
 
+/// Adds a navigation task to the list. From then on every function and command of this process finds it by its id.
+///
+/// A program calls it once, before anything else. The id must be free.
+pub fn register(task: NavigationTask) -> Result<&'static TaskInfo, TaskError> {
+    add(task.into())
+}
+
+/// Adds an environment of your own, with or without a simulator, to the list. Its id is that of its
+/// [`EnvSpec`](epo_core::EnvSpec). `reward` and `cost` say in one line each what is rewarded and what costs.
+///
+/// Training, evaluation, sweeps and reports find it by its id. Commands that need the bodies of a MuJoCo simulation
+/// (such as `rollout`) refuse it.
+pub fn register_env(reward: &str, cost: &str, make: MakeEnv) -> Result<&'static TaskInfo, TaskError> {
+    let env = make().map_err(|source| TaskError::Env { id: "the new environment".into(), source })?;
+    let spec = env.spec();
+    add(TaskInfo {
+        id: spec.id.clone(),
+        obs_len: spec.obs_len,
+        act_len: spec.action.len(),
+        max_steps: spec.max_steps,
+        reward: reward.to_owned(),
+        cost: cost.to_owned(),
+        speed_limit: None,
+        source: Source::Own(make),
+    })
+}
+
+fn add(info: TaskInfo) -> Result<&'static TaskInfo, TaskError> {
+    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+    if PUBLISHED.iter().chain(added.iter().copied()).any(|task| task.id == info.id) {
+        return Err(TaskError::Taken { id: info.id });
+    }
+    // the list lives as long as the process, and so do its entries
+    let info: &'static TaskInfo = Box::leak(Box::new(info));
+    added.push(info);
+    Ok(info)
+}
+
 /// Compiles the task of that id with the published physics. For more environments of it, use [`TaskEnv::try_clone`].
+///
+/// It makes tasks that MuJoCo simulates; [`env_maker`] makes environments of any task.
 pub fn make(id: &str) -> Result<TaskEnv, TaskError> {
     make_with(id, Physics::Published)
 }
@@ -79,6 +186,21 @@ pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
     TaskEnv::new(task(id)?, physics)
 }
 
+/// A function that makes environments of the task of that id. The task is compiled once and then copied.
+///
+/// An environment that was added with [`register_env`] has its own physics, whatever `physics` says.
+pub fn env_maker(
+    id: &str,
+    physics: Physics,
+) -> Result<Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>, TaskError> {
+    let info = task(id)?;
+    if let Source::Own(make) = info.source {
+        return Ok(Box::new(move || make().map_err(|source| TaskError::Env { id: info.id.clone(), source })));
+    }
+    let compiled = TaskEnv::new(info, physics)?;
+    Ok(Box::new(move || Ok(Box::new(compiled.try_clone()?))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +208,15 @@ mod tests {
     #[test]
     fn an_unknown_id_is_refused_with_the_nearest_one() {
         let error = make("SafetyPointgoal1-v1").map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("`SafetyPointGoal1-v0`"), "{error}");
+        let said = "unknown task `SafetyPointgoal1-v1`; did you mean `SafetyPointGoal1-v0`?";
+        assert!(error.to_string().starts_with(said), "{error}");
+    }
+
+    #[test]
+    fn a_task_names_its_family() {
+        let family = |id| task(id).unwrap().family();
+        assert_eq!(family("SafetyAntVelocity-v1"), Some(TaskFamily::Velocity));
+        assert_eq!(family("SafetyCarGoal1-v0"), Some(TaskFamily::Navigation));
     }
 
     #[test]

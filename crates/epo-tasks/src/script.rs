@@ -34,16 +34,14 @@ pub struct Driver {
 impl Driver {
     /// A driver for a task.
     pub fn new(env: &TaskEnv) -> Self {
-        let (sim, model) = (env.sim(), env.sim().model());
+        let sim = env.sim();
         let robot = sim.body("agent").ok();
-        let is_loose = |b: &BodyId| model.body_parentid()[b.0] == 0 && model.body_jntnum()[b.0] > 0;
         let bodies = (1..sim.n_bodies()).map(BodyId);
-        let root = |g: usize| BodyId(model.body_rootid()[model.geom_bodyid()[g] as usize] as usize);
         Self {
             robot,
             wheels: sim.body("left").is_ok(),
-            targets: bodies.filter(|b| is_loose(b) && Some(*b) != robot).collect(),
-            roots: (0..model.geom_bodyid().len()).map(root).collect(),
+            targets: bodies.filter(|b| sim.is_loose(*b) && Some(*b) != robot).collect(),
+            roots: sim.geoms().iter().map(|geom| sim.root(geom.body)).collect(),
             stream: Stream::new(0, Purpose::Random, 0),
             step: 0,
             target: 0,

@@ -4,7 +4,7 @@
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
 
-use crate::registry::{Kind, TaskError, TaskInfo};
+use crate::registry::{Source, TaskError, TaskInfo};
 use crate::{Physics, navigation, velocity};
 
 /// Reward of a step in which the simulation diverged.
@@ -44,12 +44,13 @@ impl TaskEnv {
     /// Compiles the task.
     pub(crate) fn new(info: &'static TaskInfo, physics: Physics) -> Result<Self, TaskError> {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
-        let world = match info.kind {
-            Kind::Navigation(task) => {
+        let world = match &info.source {
+            Source::Navigation(task) => {
                 World::Navigation(Box::new(navigation::World::new(task, physics).map_err(mujoco)?))
             }
-            // one walker and a floor: nothing could sleep
-            Kind::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            // the only body that moves is the walker, which never sleeps
+            Source::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            Source::Own(_) => return Err(TaskError::NotSimulated { id: info.id.clone() }),
         };
         let (action, mut cost_terms) = match &world {
             World::Navigation(w) => (w.action_space(), w.cost_terms()),

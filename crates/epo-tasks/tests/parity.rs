@@ -1,55 +1,92 @@
-//! Claim: from id, seed and actions alone, our episodes are those of the Python package: observations and rewards
-//! within 1e-8 at every step, costs, cost terms and flags equal.
+//! Claim: from id, seed and actions alone, every published task repeats the episodes of the Python package.
+//! Observations and rewards agree within 1e-8 at every step; costs, cost terms and flags are equal.
 //!
-//! A few short recordings are in `tests/traces`. All of them are in `shared/parity/traces` beside the checkout, or where
-//! `EPO_PARITY_TRACES` says.
+//! `tests/recordings` has one short episode per task, and its README says how they are made. `EPO_RECORDINGS` names a
+//! folder with more of them, which are then compared too.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
 use std::path::{Path, PathBuf};
 
 use epo_tasks::parity::{Recording, compare};
+use epo_tasks::tasks;
 
-fn recordings(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = folder.read_dir() else { return Vec::new() };
-    let files = entries.map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "npz")).collect();
-    files.sort();
-    files
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
+}
+
+/// Why an episode differs from its recording, or `None` if it does not.
+fn difference(file: &Path) -> Option<String> {
+    let recording = match Recording::open(file) {
+        Ok(recording) => recording,
+        Err(error) => return Some(format!("{}: {error}", file.display())),
+    };
+    match compare(&recording) {
+        Ok(same) if same.ok => {
+            assert_eq!(same.steps, recording.steps(), "{}: every step is compared", file.display());
+            None
+        }
+        Ok(differs) => Some(format!("{}: {differs:?}", file.display())),
+        Err(error) => Some(format!("{}: {error}", file.display())),
+    }
 }
 
 fn check(files: &[PathBuf]) {
-    let mut wrong = Vec::new();
-    for file in files {
-        let result = Recording::open(file).and_then(|recording| {
-            let comparison = compare(&recording)?;
-            assert!(comparison.steps == recording.steps() || !comparison.ok);
-            Ok(comparison)
-        });
-        match result {
-            Ok(comparison) if comparison.ok => {}
-            Ok(comparison) => wrong.push(format!("{}: {comparison:?}", file.display())),
-            Err(error) => wrong.push(format!("{}: {error}", file.display())),
-        }
-    }
+    let wrong: Vec<_> = files.iter().filter_map(|file| difference(file)).collect();
     assert!(wrong.is_empty(), "{} of {} episodes differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
 
 #[test]
-fn our_own_short_recordings_are_reproduced() {
-    let files = recordings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces"));
-    assert!(files.len() >= 6, "only {} recordings found", files.len());
-    check(&files);
+fn every_task_repeats_its_recording() {
+    let file = |id: &String| folder().join(format!("{id}.npz"));
+    let ids: Vec<_> = tasks().iter().map(|task| task.id.clone()).collect();
+    let missing: Vec<_> = ids.iter().filter(|id| !file(id).is_file()).collect();
+    assert!(missing.is_empty(), "tests/recordings has no recording of {missing:?}");
+    for id in &ids {
+        let recording = Recording::open(&file(id)).unwrap();
+        assert_eq!(recording.env_id(), id, "the file is named after its task");
+        assert!(recording.steps() >= 30, "{id}: {} steps show little", recording.steps());
+    }
+    check(&ids.iter().map(file).collect::<Vec<_>>());
+}
+
+/// A cost that no recording shows could be wrong in every task without a test that notices.
+#[test]
+fn the_recordings_show_every_cost_term_and_goals() {
+    let all: Vec<_> = tasks()
+        .iter()
+        .map(|task| Recording::open(&folder().join(format!("{}.npz", task.id))).unwrap())
+        .collect();
+    let shown = |term: &str| all.iter().any(|recording| recording.charges(term));
+    for term in [
+        "cost_hazards",
+        "cost_vases_contact",
+        "cost_vases_velocity",
+        "cost_gremlins",
+        "cost_buttons",
+        "cost_pillars",
+        "cost_out_of_boundary",
+    ] {
+        assert!(shown(term), "no recording has a step with {term}");
+    }
+    for family in ["Goal", "Button"] {
+        let met = |r: &&Recording| r.env_id().contains(family) && r.goals_met() > 0;
+        assert!(all.iter().any(|r| met(&r)), "no recording of {family} meets a goal");
+    }
+    // versions 0 and 1 of a velocity task differ in the cost alone
+    let cost = |id: &str| all.iter().find(|r| r.env_id() == id).unwrap().total_cost();
+    for robot in ["Ant", "Hopper", "Swimmer"] {
+        let of = |version| cost(&format!("Safety{robot}Velocity-v{version}"));
+        assert!(of(0) > of(1), "{robot}: costs {} and {}", of(0), of(1));
+    }
 }
 
 #[test]
-fn the_reference_episodes_are_reproduced() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/parity/traces");
-    let folder = std::env::var_os("EPO_PARITY_TRACES").map_or(beside, PathBuf::from);
-    let files = recordings(&folder);
-    if files.is_empty() {
-        eprintln!("SKIPPED: no reference episodes in {} (set EPO_PARITY_TRACES)", folder.display());
-        return;
-    }
+fn more_recordings_are_repeated_too() {
+    let Some(folder) = std::env::var_os("EPO_RECORDINGS").map(PathBuf::from) else { return };
+    let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "npz")).collect();
+    files.sort();
+    assert!(!files.is_empty(), "EPO_RECORDINGS={} holds no .npz file", folder.display());
     check(&files);
 }

@@ -9,7 +9,8 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part; a failure here is a failed test
 
 use epo_algos::{
-    Agent, AlgoConfig, Algorithm, Batch, Discount, Epoch, Rollout, UpdateConfig, UpdateError, UpdateReport,
+    Agent, AlgoConfig, Algorithm, Discount, Epoch, Estimate, Estimator, Rollout, UpdateConfig, UpdateError,
+    UpdateReport,
 };
 use epo_core::{ActionSpace, CostReading, Outcome, Purpose, Step, Stream};
 
@@ -26,7 +27,8 @@ pub(crate) const DISCOUNT: Discount = Discount { gamma: 0.9, lambda: 0.95, gamma
 pub(crate) struct Learner {
     pub(crate) agent: Agent,
     pub(crate) algo: Box<dyn Algorithm>,
-    pub(crate) batch: Batch,
+    pub(crate) rollout: Rollout,
+    pub(crate) estimator: Estimator,
     pub(crate) seed: u64,
     pub(crate) epoch: u32,
     pub(crate) epochs: u32,
@@ -35,11 +37,19 @@ pub(crate) struct Learner {
     pub(crate) cost_sign: f64,
 }
 
+/// Copies of the parts of a batch, to be changed by a test.
+pub(crate) struct Parts {
+    pub(crate) rollout: Rollout,
+    pub(crate) adv_r: Vec<f64>,
+    pub(crate) adv_c: Vec<Vec<f64>>,
+    pub(crate) reward: Estimate,
+}
+
 /// The entropy bonus makes the mixed optimum an attractor: dual ascent on a linear problem would circle it.
 pub(crate) fn update_config() -> UpdateConfig {
     UpdateConfig {
         passes: 10,
-        batch: 100,
+        minibatch: 100,
         lr: 3e-3,
         critic_lr: 3e-3,
         entropy: 0.03,
@@ -51,15 +61,15 @@ impl Learner {
     pub(crate) fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
         let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.streams(), seed);
         let algo = config.build(&update_config(), &DISCOUNT).unwrap();
-        let batch = Batch::new(Rollout::new(20, STEPS, 1, 1));
-        Self { agent, algo, batch, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
+        let (rollout, estimator) = (Rollout::new(20, STEPS, 1, 1), Estimator::default());
+        Self { agent, algo, rollout, estimator, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
     }
 
     /// Collects an epoch; returns mean episode return and the cost reading.
     pub(crate) fn collect(&mut self, reward: [f64; 3], cost: [f64; 3]) -> (f64, CostReading) {
         let (mut ret, mut costs) = (0.0, Vec::new());
         let mut ws = self.agent.policy.workspace(1);
-        for (env, mut lane) in self.batch.rollout.lanes().into_iter().enumerate() {
+        for (env, mut lane) in self.rollout.lanes().into_iter().enumerate() {
             let mut stream = Stream::at(self.seed, Purpose::Action, env as u32, u64::from(self.epoch) << 32);
             for t in 0..STEPS {
                 let mut action = [0.0];
@@ -91,12 +101,33 @@ impl Learner {
         cost: [f64; 3],
     ) -> Result<(f64, CostReading, UpdateReport), UpdateError> {
         let (ret, reading) = self.collect(reward, cost);
-        self.batch.estimate(&self.agent, &DISCOUNT)?;
-        self.batch.adv_c.iter_mut().flatten().for_each(|a| *a *= self.cost_sign);
+        let mut batch = self.estimator.estimate(&self.rollout, &self.agent, &DISCOUNT)?;
+        let signed: Vec<Vec<f64>> =
+            batch.adv_c.iter().map(|adv| adv.iter().map(|a| a * self.cost_sign).collect()).collect();
+        batch.adv_c = &signed;
         let epoch = Epoch { index: self.epoch, total: self.epochs, seed: self.seed };
-        let report = self.algo.update(&mut self.agent, &self.batch, reading, epoch)?;
+        let report = self.algo.update(&mut self.agent, &batch, reading, epoch)?;
         self.epoch += 1;
         Ok((ret, reading, report))
+    }
+
+    /// Updates with the collected steps after `spoil` has replaced parts of the batch.
+    pub(crate) fn update_with(
+        &mut self,
+        cost: CostReading,
+        spoil: impl FnOnce(&mut Parts),
+    ) -> Result<UpdateReport, UpdateError> {
+        let mut batch = self.estimator.estimate(&self.rollout, &self.agent, &DISCOUNT)?;
+        let mut parts = Parts {
+            rollout: batch.rollout.clone(),
+            adv_r: batch.adv_r.to_vec(),
+            adv_c: batch.adv_c.to_vec(),
+            reward: batch.reward.clone(),
+        };
+        spoil(&mut parts);
+        (batch.rollout, batch.adv_r) = (&parts.rollout, &parts.adv_r);
+        (batch.adv_c, batch.reward) = (&parts.adv_c, &parts.reward);
+        self.algo.update(&mut self.agent, &batch, cost, Epoch { index: 0, total: 1, seed: 0 })
     }
 
     /// Trains to the end; mean return and cost over the second half.

@@ -1,6 +1,6 @@
 //! `epo bench update`
 
-use epo_nn::bench::{UpdateBench, update};
+use epo_nn::bench::{UpdateBench, update, zero_target_ratio};
 use serde::Serialize;
 
 use crate::exit::Code;
@@ -14,14 +14,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A policy and a critic of the navigation tasks, the same in long batches, a large task, wide layers.
+/// Sizes and minibatch: a policy and a critic of the navigation tasks, the policy in large minibatches, a policy with
+/// many observations and actions, a policy with wide layers.
 const NETS: [(&[usize], usize); 5] = [
     (&[60, 64, 64, 2], 64),
-    (&[60, 64, 64, 1], 64),
+    (CRITIC, 64),
     (&[60, 64, 64, 2], 4096),
     (&[376, 64, 64, 17], 64),
     (&[60, 256, 256, 2], 64),
 ];
+
+const CRITIC: &[usize] = &[60, 64, 64, 1];
 
 #[derive(Serialize)]
 struct Row {
@@ -30,6 +33,9 @@ struct Row {
     us_per_update: f64,
     gflops: f64,
     peak_fraction: f64,
+    /// Time of a step while learning zero targets ÷ time of a step with random targets; critics only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zero_target_ratio: Option<f64>,
 }
 
 /// Measures updates.
@@ -37,7 +43,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let measure = |(sizes, batch): (&[usize], usize)| {
         let UpdateBench { us_per_update, gflops, peak_fraction } = update(sizes, batch);
         let net = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("-");
-        Row { net, batch, us_per_update, gflops, peak_fraction }
+        let zero_target_ratio = (sizes == CRITIC).then(|| zero_target_ratio(sizes, batch));
+        Row { net, batch, us_per_update, gflops, peak_fraction, zero_target_ratio }
     };
     let rows: Vec<Row> = NETS.into_iter().map(measure).collect();
     if args.json {
@@ -45,9 +52,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return Ok(Code::Done);
     }
     let mut text = "net           batch  µs/update  Gflop/s  of the peak".to_owned();
-    for Row { net, batch, us_per_update, gflops, peak_fraction } in &rows {
+    for Row { net, batch, us_per_update, gflops, peak_fraction, .. } in &rows {
         let percent = 100.0 * peak_fraction;
         text += &format!("\n{net:<12}  {batch:>5}  {us_per_update:>9.1}  {gflops:>7.1}  {percent:>9.1} %");
+    }
+    for (net, ratio) in rows.iter().filter_map(|row| row.zero_target_ratio.map(|ratio| (&row.net, ratio))) {
+        text += &format!("\n{net} with zero targets: {ratio:.2} × the time of random targets");
     }
     print(&text)?;
     Ok(Code::Done)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use epo_lab::report::{self, Band, Options, ReportError, Summary};
+use epo_report::{Band, Options, ReportError, Summary};
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -19,19 +19,19 @@ pub(crate) struct Args {
     /// Shaded band: one standard deviation over the seeds, or the 95 % interval of the mean
     #[arg(long, value_enum, default_value = "std")]
     band: BandArg,
-    /// Moving mean over this many epochs, returns only
-    #[arg(long, value_name = "EPOCHS", default_value_t = 1)]
-    smooth: usize,
-    /// Moving mean over this many epochs of the cost; hides violations
-    #[arg(long, value_name = "EPOCHS", default_value_t = 1)]
-    smooth_cost: usize,
-    /// Share of a run's steps, at its end, that makes the final values
+    /// Width of the moving mean over the returns, in epochs; 1 does not smooth
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    smooth: u32,
+    /// Width of the moving mean over the costs, in epochs; more than 1 hides violations
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    smooth_cost: u32,
+    /// Share of a run's steps, at its end, over which final values are means
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
     /// Cost limit of runs that name none, such as OmniSafe's PPO [default: they are left out]
     #[arg(long, value_name = "COST", allow_negative_numbers = true)]
     limit: Option<f64>,
-    /// Say nothing about folders that cannot be used
+    /// Print nothing about folders that cannot be used
     #[arg(long, short)]
     quiet: bool,
     /// Print one JSON document instead of the tables
@@ -58,13 +58,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         BandArg::Std => Band::Std,
         BandArg::Ci95 => Band::Ci95,
     };
-    let (smooth_return, smooth_cost, final_share) = (args.smooth, args.smooth_cost, args.last);
+    let [smooth_return, smooth_cost] = [args.smooth, args.smooth_cost].map(|epochs| epochs as usize);
+    let final_share = args.last;
     let limit = args.limit;
     let options = Options { band, smooth_return, smooth_cost, final_share, limit, ..Options::default() };
     let summary = make(&args.runs, &args.out, &options, args.quiet)?;
     output::print(&if args.json { serde_json::to_string_pretty(&summary)? } else { summary.markdown })?;
     Ok(Code::Done)
 }
+
+/// Most notes that are printed.
+const MOST_NOTES: usize = 20;
 
 /// Makes a report and says on stderr where it is, and what could not be used.
 pub(crate) fn make(
@@ -73,10 +77,10 @@ pub(crate) fn make(
     options: &Options,
     quiet: bool,
 ) -> anyhow::Result<Summary> {
-    let summary = match report::write(runs, out, options) {
+    let summary = match epo_report::write(runs, out, options) {
         Ok(summary) => summary,
         Err(ReportError::NoRuns(notes)) => {
-            for note in &notes {
+            for note in notes.iter().take(MOST_NOTES) {
                 tell!("{note}");
             }
             return Err(anyhow::Error::new(Exit(Code::Corrupt)).context("no run can be shown"));
@@ -84,10 +88,14 @@ pub(crate) fn make(
         Err(error) => return Err(error.into()),
     };
     if !quiet {
-        for note in &summary.notes {
+        for note in summary.notes.iter().take(MOST_NOTES) {
             tell!("note: {note}");
         }
-        tell!("{} runs in {}", summary.runs, summary.page.display());
+        let more = summary.notes.len().saturating_sub(MOST_NOTES);
+        if more > 0 {
+            tell!("note: {more} more notes are on the page");
+        }
+        tell!("{} in {}", output::count(summary.runs, "run"), summary.page.display());
     }
     Ok(summary)
 }

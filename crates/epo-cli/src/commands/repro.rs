@@ -4,15 +4,15 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use epo_lab::report::Options;
-use epo_lab::repro::{Experiment, Measuring, Shrink, estimate, until_done};
+use epo_lab::repro::{Duration, Experiment, Measuring, Shrink, estimate, until_done};
+use epo_report::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::report;
-use super::sweep::{How, drive_all, duration, usage, what};
+use super::sweep::{How, drive_all, usage, what};
 use crate::exit::Code;
-use crate::output;
+use crate::output::{self, duration};
 
 /// Arguments of `epo repro`.
 #[derive(clap::Args, Debug)]
@@ -111,30 +111,39 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let screen = Measurements::new(how.quiet);
     let seconds = estimate(runs, jobs, threads, dir.path(), &stop, |now| screen.show(now));
     screen.clear();
-    let Some(seconds) = seconds.context("the measurement failed")? else { return Ok(Code::Interrupted) };
-    let total = until_done(&seconds, jobs);
+    let Some(times) = seconds.context("the measurement failed")? else { return Ok(Code::Interrupted) };
+    let total = |of: fn(&Duration) -> f64| until_done(&times.iter().map(of).collect::<Vec<_>>(), jobs);
+    let (least, most) = (total(|t| t.least), total(|t| t.most));
     if how.json {
-        let run = |(run, s): (&epo_lab::sweep::Planned, &f64)| {
+        let run = |(run, time): (&epo_lab::sweep::Planned, &Duration)| {
             let mut value = what(run);
-            value["seconds"] = json!(s);
+            value["seconds"] = json!(time.most);
+            value["seconds_least"] = json!(time.least);
             value
         };
-        let runs: Vec<_> = runs.iter().zip(&seconds).map(run).collect();
-        let document = json!({"jobs": jobs, "threads": threads, "seconds": total, "runs": runs});
+        let runs: Vec<_> = runs.iter().zip(&times).map(run).collect();
+        let document =
+            json!({"jobs": jobs, "threads": threads, "seconds": most, "seconds_least": least, "runs": runs});
         output::print(&serde_json::to_string_pretty(&document)?)?;
         return Ok(Code::Done);
     }
-    let header = ["Run", "Steps", "Time"].map(str::to_owned);
-    let row = |(run, s): (&epo_lab::sweep::Planned, &f64)| [run.label(), run.steps.to_string(), duration(*s)];
-    let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&seconds).map(row)).collect();
+    let header = ["Run", "Steps", "At least", "At most"].map(str::to_owned);
+    let row = |(run, time): (&epo_lab::sweep::Planned, &Duration)| {
+        [run.label(), run.steps.to_string(), duration(time.least), duration(time.most)]
+    };
+    let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&times).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{} runs, {jobs} side by side with {threads} threads each: about {} on this machine, as busy as it is now.",
-        runs.len(),
-        duration(total)
+        "{}, {jobs} side by side with {} each: between {} and {} on this machine, as busy as it is now.",
+        output::count(runs.len(), "run"),
+        output::count(threads, "thread"),
+        duration(least),
+        duration(most)
     ));
     lines.push(
-        "Measured with all passes of an update; where the KL stop ends it early, it takes less.".to_owned(),
+        "The lower figure is for updates that the KL stop ends after one pass, the upper one for updates that make all \
+         passes."
+            .to_owned(),
     );
     output::print(&lines.join("\n"))?;
     Ok(Code::Done)

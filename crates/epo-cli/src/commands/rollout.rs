@@ -18,9 +18,9 @@ pub(crate) struct Args {
     /// Seed of the episode and of the random policy
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Stop after so many steps; without it, at the end of the episode
-    #[arg(long)]
-    steps: Option<usize>,
+    /// Number of steps, at least 1 [default: until the episode ends]
+    #[arg(long, value_parser = super::repro::count)]
+    steps: Option<u64>,
     /// How bodies are simulated: published, or fast (bodies at rest sleep)
     #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
     physics: Physics,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 /// Writes one episode of a random policy for a viewer.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut env = epo_tasks::make_with(&args.task, args.physics)?;
-    let steps = args.steps.unwrap_or(env.info().max_steps);
+    let steps = args.steps.map_or(env.info().max_steps, |n| n as usize);
     let rollout = record(&mut env, args.seed, steps)?;
     save(&rollout, &args.out).with_context(|| format!("{} could not be written", args.out.display()))?;
     let (reward, cost): (f64, f64) =

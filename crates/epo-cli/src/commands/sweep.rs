@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use epo_lab::history::read_run;
-use epo_lab::report::Achieved;
-use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive};
+use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive, run_folder};
+use epo_report::Achieved;
+use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::{Code, Exit};
-use crate::output;
+use crate::output::{self, duration};
 
 /// Arguments of `epo sweep`.
 #[derive(clap::Args, Debug)]
@@ -114,7 +114,7 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
-        tell!("{pending} runs are not finished; the same command goes on with them");
+        tell!("{} not finished; the same command goes on", output::count(pending, "run"));
     }
     Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
 }
@@ -162,8 +162,7 @@ impl Row {
             Fate::Failed(ended, log) => ("failed", Some(ended), Some(log)),
             Fate::Pending => ("pending", None, None),
         };
-        let parents = std::fs::read_dir(out.join("runs")).into_iter().flatten().filter_map(Result::ok);
-        let folder = parents.map(|parent| parent.path().join(&run.id)).find(|dir| dir.is_dir());
+        let folder = run_folder(out, &run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
         let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());
@@ -219,16 +218,6 @@ impl Summary {
     }
 }
 
-/// `1 h 02 min`, `3 min 20 s` or `4 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let s = seconds.round() as u64;
-    match (s / 3600, s / 60 % 60, s % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
 /// The live overview: a block that is redrawn on a terminal, else a line when something ends, and one a minute.
 struct Screen {
     bar: Option<ProgressBar>,
@@ -271,8 +260,8 @@ impl Screen {
 
 fn headline(o: &Overview) -> String {
     if o.stopping {
-        let runs = o.running.len();
-        return format!("stopping: {runs} runs finish their epoch and save; Ctrl-C again leaves at once");
+        let runs = output::count(o.running.len(), "run");
+        return format!("stopping {runs} at the end of the epoch; Ctrl-C again leaves at once");
     }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {

@@ -1,6 +1,6 @@
 //! `epo tasks`
 
-use epo_tasks::Physics;
+use epo_tasks::{Physics, TaskInfo};
 use serde::Serialize;
 
 use crate::exit::Code;
@@ -22,37 +22,46 @@ struct Row {
     max_steps: usize,
     reward: &'static str,
     cost: &'static str,
+    /// m/s; only velocity tasks have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed_limit: Option<f64>,
     physics: [Physics; 2],
 }
 
 /// Lists the tasks.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let rows: Vec<Row> = epo_tasks::tasks()
-        .iter()
-        .map(|t| Row {
-            id: &t.id,
-            obs: t.obs_len,
-            act: t.act_len,
-            max_steps: t.max_steps,
-            reward: t.reward,
-            cost: t.cost,
-            physics: Physics::ALL,
-        })
-        .collect();
+    let row = |task: &'static TaskInfo| Row {
+        id: &task.id,
+        obs: task.obs_len,
+        act: task.act_len,
+        max_steps: task.max_steps,
+        reward: &task.reward,
+        cost: &task.cost,
+        speed_limit: task.speed_limit,
+        physics: Physics::ALL,
+    };
+    let rows: Vec<Row> = epo_tasks::tasks().into_iter().map(row).collect();
     if args.json {
         print(&serde_json::to_string_pretty(&rows)?)?;
         return Ok(Code::Done);
     }
-    let width = |column: fn(&Row) -> usize| rows.iter().map(column).max().unwrap_or(0);
-    let (id_width, reward_width) = (width(|r| r.id.len()), width(|r| r.reward.len()));
-    let mut text = format!("{:<id_width$}  obs  act  steps  {:<reward_width$}  cost", "id", "reward");
-    for Row { id, obs, act, max_steps, reward, cost, .. } in &rows {
-        text += &format!(
-            "\n{id:<id_width$}  {obs:>3}  {act:>3}  {max_steps:>5}  {reward:<reward_width$}  {cost}"
-        );
+    print(&text(&rows))?;
+    Ok(Code::Done)
+}
+
+/// A line per task with its sizes and its cost. Neighbours that have the same reward share a line that says it.
+fn text(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+    let mut text = format!("{:<width$}  obs  act  steps  cost", "id");
+    let mut last = "";
+    for Row { id, obs, act, max_steps, reward, cost, .. } in rows {
+        if *reward != last {
+            text += &format!("\n\nReward: {reward}");
+            last = reward;
+        }
+        text += &format!("\n{id:<width$}  {obs:>3}  {act:>3}  {max_steps:>5}  {cost}");
     }
     text += "\n\nEvery task can be simulated in two ways (--physics): `published`, as in Safety-Gymnasium, or `fast`,\n\
              where vases and boxes at rest sleep. `epo bench physics` compares the two.";
-    print(&text)?;
-    Ok(Code::Done)
+    text
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::repro::count;
 use crate::exit::Code;
-use crate::output::print;
+use crate::output::{count as count_of, print};
 
 /// Arguments of `epo theory`.
 #[derive(clap::Args, Debug)]
@@ -64,7 +64,7 @@ fn check(args: &Args) -> anyhow::Result<Code> {
     bar.finish_and_clear();
     let json = serde_json::to_string_pretty(&report)?;
     if let Some(dir) = &args.out {
-        for (name, svg) in figures::all()? {
+        for (name, svg) in figures::all() {
             write_whole(&dir.join(name), svg.as_bytes())?;
         }
         write_whole(&dir.join("report.json"), json.as_bytes())?;
@@ -143,7 +143,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
         write_whole(&dir.join("learn.csv"), ground_truth::csv(&learned.runs).as_bytes())?;
         write_whole(&dir.join("learn.json"), json.as_bytes())?;
     }
-    tell!("{} runs, {:.0} s", jobs.len(), begun.elapsed().as_secs_f64());
+    tell!("{}, {:.0} s", count_of(jobs.len(), "run"), begun.elapsed().as_secs_f64());
     Ok(Code::Done)
 }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use epo_lab::collect::MakeEnv;
-use epo_lab::config::ResolvedRun;
+use epo_lab::config::{ConfigError, ResolvedRun};
 use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, evaluate_run};
-use epo_lab::train::Trainer;
-use epo_lab::{runs, stop};
+use epo_lab::train::{ResumeOptions, Trainer};
+use epo_lab::{memory, reference, runs, stop};
 
 use crate::exit::Code;
 use crate::output;
@@ -16,6 +16,9 @@ use crate::progress::Progress;
 
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--steps <STEPS>] [--threads <THREADS>]"
+)]
 pub(crate) struct Args {
     /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
     task: Option<String>,
@@ -27,39 +30,39 @@ pub(crate) struct Args {
     /// Name of the run folder instead of seed and time
     #[arg(long)]
     name: Option<String>,
-    /// Print the whole configuration as TOML and stop
+    /// Print the whole configuration as TOML with the documentation of every key, and stop
     #[arg(long)]
     print_config: bool,
-    /// Continue a run folder to its end, from its last checkpoint
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "steps", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
+    /// Continue a run folder from its last checkpoint to its end, or to --steps
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// What a run is to be; shared by the commands that start one.
+/// The configuration of a run; shared by the commands that start one.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ConfigArgs {
     /// Algorithm (`epo algos` lists them) [default: epo]
     #[arg(long)]
     algo: Option<String>,
-    /// Environment steps in all, such as 1e6 [default: 1e7]
-    #[arg(long)]
+    /// Number of environment steps of the run, such as 1e6 [default: 1e7]
+    #[arg(long, allow_negative_numbers = true)]
     steps: Option<String>,
-    /// Seed of everything random [default: 0]
-    #[arg(long)]
+    /// Root seed of all random streams [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
     seed: Option<String>,
-    /// Limit on the cost of an episode [default: 25]
-    #[arg(long)]
+    /// Limit on the mean cost of an episode [default: 25]
+    #[arg(long, allow_negative_numbers = true)]
     limit: Option<String>,
-    /// Environments side by side [default: 32]
-    #[arg(long)]
+    /// Number of environments side by side [default: 32]
+    #[arg(long, allow_negative_numbers = true)]
     envs: Option<String>,
     /// How bodies are simulated: published, or fast (bodies at rest sleep); see `epo tasks`
     #[arg(long, value_name = "NAME")]
     physics: Option<String>,
-    /// Threads; does not change a number [default: all cores]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
     /// TOML file with the tables run, train and algo
@@ -71,11 +74,12 @@ pub(crate) struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Defaults, then the file, then the arguments.
+    /// Resolves the defaults, the file and the arguments; later layers win.
     pub(crate) fn resolve(&self, task: Option<&str>) -> anyhow::Result<ResolvedRun> {
         let file = self.config.as_ref().map(|path| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         });
+        let file = file.transpose()?;
         let threads = self.threads.map(|n| n.to_string());
         let flags = [
             ("run.task", task),
@@ -89,33 +93,65 @@ impl ConfigArgs {
         ];
         let flags = flags.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
         let set: Vec<String> = flags.chain(self.set.iter().cloned()).collect();
-        Ok(ResolvedRun::from_layers(file.transpose()?.as_deref(), &set)?)
+        ResolvedRun::from_layers(file.as_deref(), &set).map_err(|error| match (error, &self.config) {
+            (ConfigError::Syntax(why), Some(path)) => {
+                ConfigError::Syntax(format!("{} is not a configuration: {why}", path.display())).into()
+            }
+            (error @ ConfigError::UnknownKey { .. }, Some(_)) if is_sweep(file.as_deref()) => {
+                anyhow::Error::from(error).context("this is a file for `epo sweep`")
+            }
+            (error, _) => error.into(),
+        })
+    }
+
+    /// The settings of a resumed run.
+    fn resume_options(&self) -> anyhow::Result<ResumeOptions> {
+        // resolved as for a new run, so that 1e6 is read and nonsense refused in the same words
+        let steps = match &self.steps {
+            Some(steps) => Some(ResolvedRun::from_layers(None, &[format!("run.steps={steps}")])?.run.steps),
+            None => None,
+        };
+        Ok(ResumeOptions { threads: self.threads, steps })
     }
 }
 
-/// Trains.
+/// Whether a file has the tables of a sweep.
+fn is_sweep(text: Option<&str>) -> bool {
+    text.is_some_and(|text| text.lines().any(|line| ["[grid]", "[base]", "[[list]]"].contains(&line.trim())))
+}
+
+/// Trains a new run or continues one.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (dir, run) = match &args.resume {
         Some(dir) => (dir.clone(), runs::read_config(dir)?),
         None => {
             let run = args.config.resolve(args.task.as_deref())?;
             if args.print_config {
-                output::print(run.to_toml().trim_end())?;
+                output::print(reference::documented(&run).trim_end())?;
                 return Ok(Code::Done);
             }
-            epo_tasks::task(&run.run.task)?; // before a folder is made for it
+            let task = epo_tasks::task(&run.run.task)?; // a wrong run is refused before a folder is made for it
+            memory::check_task(&run, task)?;
             (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
         }
     };
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let make_env = runs::task_maker(&run.run.task, run.run.physics)?;
     let mut trainer = match &args.resume {
-        Some(dir) => Trainer::resume(dir, args.config.threads, &make_env)?,
-        None => Trainer::create(&dir, run.clone(), &make_env)?,
+        Some(dir) => Trainer::resume(dir, args.config.resume_options()?, &make_env)?,
+        None => Trainer::create(&dir, run, &make_env)?,
     };
-    let mut progress = Progress::new(&run, trainer.epoch(), args.quiet);
+    let run = trainer.config().clone();
+    let mut progress = Progress::new(&run, trainer.steps(), args.quiet);
     progress.note(&format!("{} on {}, seed {}: {}", run.run.algo, run.run.task, run.run.seed, dir.display()));
     trainer.notes().iter().for_each(|note| progress.warn(note));
+    if args.resume.is_some() {
+        progress.note(&resume_note(&trainer));
+    }
+    if run.total_steps() != run.run.steps {
+        let (asked, total, envs) = (run.run.steps, run.total_steps(), run.train.envs);
+        progress.note(&format!("{asked} steps are rounded up to {total}, a multiple of train.envs = {envs}"));
+    }
     let ended = trainer.train(&stop, |row| progress.row(row, &stop));
     progress.finish();
     let end = ended?;
@@ -151,4 +187,14 @@ fn final_evaluation(
         output::print(&format!("\n{}", super::eval::text(&report)))?;
     }
     Ok(())
+}
+
+/// Where a resumed run stands.
+fn resume_note(trainer: &Trainer<'_>) -> String {
+    let (epoch, steps) = (trainer.epoch(), trainer.steps());
+    if trainer.is_finished() {
+        return format!("the run is finished: {steps} steps in {epoch} epochs (--steps N makes it longer)");
+    }
+    let (epochs, total) = (trainer.epochs(), trainer.config().total_steps());
+    format!("going on after epoch {epoch} of {epochs}, at {steps} of {total} steps")
 }

@@ -199,7 +199,7 @@ impl Driver<'_> {
                 continue;
             }
             let id = &self.runs[index].id;
-            let record = self.run_folder(id).map(|dir| dir.join("progress.csv"));
+            let record = run_folder(&self.options.dir, id).map(|dir| dir.join("progress.csv"));
             let mut standing = self.journal.standing(id, record.as_deref())?;
             if record.is_none() && matches!(standing, Standing::Done(_)) {
                 self.journal.undo(id)?; // somebody deleted it to have it made again
@@ -226,17 +226,11 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The folder of a run, if it was begun: `runs/ALGO-{TASK}/<id>`.
-    fn run_folder(&self, id: &str) -> Option<PathBuf> {
-        let parents = fs::read_dir(self.options.dir.join("runs")).ok()?;
-        parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
-    }
-
     fn start(&mut self, index: usize, held: Held, log: File) -> io::Result<()> {
         let run = &self.runs[index];
         let folder = self.journal.folder(&run.id);
         let mut args: Vec<OsString> = vec!["train".into()];
-        match self.run_folder(&run.id) {
+        match run_folder(&self.options.dir, &run.id) {
             Some(dir) if dir.join("config.toml").exists() => args.extend(["--resume".into(), dir.into()]),
             begun => {
                 if let Some(dir) = begun {
@@ -312,7 +306,7 @@ impl Driver<'_> {
     /// Says that our runs are alive, and lets go of one that was taken over.
     fn beat(&mut self) -> io::Result<()> {
         for i in (0..self.jobs.len()).rev() {
-            let folder = self.run_folder(&self.jobs[i].held.id);
+            let folder = run_folder(&self.options.dir, &self.jobs[i].held.id);
             let job = &mut self.jobs[i];
             let steps = folder.and_then(|dir| last_steps(&dir.join("progress.csv")));
             if let Some(steps) = steps.filter(|&steps| steps != job.steps()) {
@@ -357,6 +351,12 @@ impl Driver<'_> {
             stopping: false,
         }
     }
+}
+
+/// The folder of run `id` of the sweep in `dir`, if it was begun: `dir/runs/ALGO-{TASK}/<id>`.
+pub fn run_folder(dir: &Path, id: &str) -> Option<PathBuf> {
+    let parents = fs::read_dir(dir.join("runs")).ok()?;
+    parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
 }
 
 /// The log of a run, locked; `None` while a process of an earlier driver still has it as its output. The child inherits

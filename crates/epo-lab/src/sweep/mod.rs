@@ -4,6 +4,6 @@ mod drive;
 mod journal;
 mod plan;
 
-pub use drive::{DriveOptions, Fate, Overview, Running, die_with_parent, drive};
+pub use drive::{DriveOptions, Fate, Overview, Running, die_with_parent, drive, run_folder};
 pub use journal::Ended;
 pub use plan::{PlanError, Planned, SweepFile};

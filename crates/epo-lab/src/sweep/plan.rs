@@ -14,11 +14,11 @@
 
 use std::collections::BTreeMap;
 
+use epo_report::settings::{Tree, leaves};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use crate::config::{ConfigError, ResolvedRun};
-use crate::history::join;
 
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,11 +67,9 @@ impl SweepFile {
         let mut file = Self::default();
         for (key, value) in &table {
             match (key.as_str(), value) {
-                ("base", Value::Table(base)) => leaves("", base, &mut file.base),
+                ("base", Value::Table(base)) => file.base.extend(owned_leaves(base)),
                 ("grid", Value::Table(grid)) => {
-                    let mut axes = Vec::new();
-                    leaves("", grid, &mut axes);
-                    for (path, values) in axes {
+                    for (path, values) in owned_leaves(grid) {
                         match values {
                             Value::Array(values) if !values.is_empty() => file.grid.push((path, values)),
                             _ => {
@@ -87,9 +85,7 @@ impl SweepFile {
                         let Value::Table(entry) = entry else {
                             return Err(one("each entry of `list` must be a table: write [[list]]".into()));
                         };
-                        let mut pairs = Vec::new();
-                        leaves("", entry, &mut pairs);
-                        file.list.push(pairs);
+                        file.list.push(owned_leaves(entry).collect());
                     }
                 }
                 ("base" | "grid", _) => return Err(one(format!("`{key}` must be a table: write [{key}]"))),
@@ -187,11 +183,9 @@ fn planned(config: &Table) -> Result<(Planned, String), String> {
 /// Finds what the runs do not have in common beside task, algorithm and seed, which their names tell.
 fn tell_apart(runs: &mut [Planned]) {
     let given = |run: &Planned| {
-        let mut pairs = Vec::new();
-        leaves("", &run.config.parse().unwrap_or_default(), &mut pairs);
-        pairs.retain(|(path, _)| !["run.task", "run.algo", "run.seed"].contains(&path.as_str()));
-        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        pairs.into_iter().map(|(path, value)| (path, text(value))).collect::<Vec<_>>()
+        let config: Table = run.config.parse().unwrap_or_default();
+        let pairs = leaves(&config).into_iter().map(|(path, value)| (path, value.text()));
+        pairs.filter(|(path, _)| !["run.task", "run.algo", "run.seed"].contains(&path.as_str())).collect()
     };
     let given: Vec<Vec<(String, String)>> = runs.iter().map(given).collect();
     let mut holders = BTreeMap::<&(String, String), usize>::new();
@@ -226,14 +220,9 @@ fn unknown_key(key: &str) -> String {
     format!("there is no `{key}` in a sweep file; did you mean `{}`?", near.unwrap_or("grid"))
 }
 
-/// Every leaf of a table with its dotted path; a quoted key may hold dots itself.
-fn leaves(path: &str, table: &Table, out: &mut Vec<(String, Value)>) {
-    for (key, value) in table {
-        match value {
-            Value::Table(inner) => leaves(&join(path, key), inner, out),
-            leaf => out.push((join(path, key), leaf.clone())),
-        }
-    }
+/// Every leaf of a table with its dotted name, as values of its own.
+fn owned_leaves(table: &Table) -> impl Iterator<Item = (String, Value)> {
+    leaves(table).into_iter().map(|(name, value)| (name, value.clone()))
 }
 
 fn place(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
@@ -299,7 +288,7 @@ mod tests {
             ("[grid]\nrun.sed = [0]\n", "did you mean `run.seed`"),
             ("[base]\ntrain.gama = 0.9\n", "did you mean `train.gamma`"),
             ("[grid]\nrun.algo = [\"epoo\"]\n", "`epo`"),
-            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "nearest id is `SafetyPointGoal0-v0`"),
+            ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "did you mean `SafetyPointGoal0-v0`?"),
             ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
             ("", "asks for nothing"),

@@ -79,7 +79,7 @@ pub(crate) fn config(set: &[&str]) -> ResolvedRun {
         "train.steps_per_epoch=200",
         "train.envs=4",
         "train.passes=3",
-        "train.batch=50",
+        "train.minibatch=50",
         "train.hidden=[8, 8]",
         "train.threads=1",
     ];

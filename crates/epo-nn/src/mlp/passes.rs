@@ -6,7 +6,7 @@ use super::{Activations, Layer, Mlp};
 use crate::buffer::Buffer;
 use crate::kernel::{self, Factors, Then};
 
-/// Lanes of a vector.
+/// Returns the number of `f32` in a vector.
 pub(super) struct Lanes;
 
 impl WithSimd for Lanes {
@@ -18,7 +18,7 @@ impl WithSimd for Lanes {
     }
 }
 
-/// Copies the weights anew.
+/// Updates the padded and transposed copies of the weights.
 pub(super) struct Refresh<'a> {
     pub(super) params: &'a [f32],
     pub(super) layers: &'a mut [Layer],
@@ -39,7 +39,7 @@ impl WithSimd for Refresh<'_> {
     }
 }
 
-/// All layers for one chunk.
+/// Computes all layers for one chunk.
 pub(super) struct Forward<'a> {
     pub(super) net: &'a Mlp,
     pub(super) acts: &'a mut Activations,
@@ -70,7 +70,7 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// All layers for one row, the first of `acts`.
+/// Computes all layers for the first row of `acts`.
 pub(super) struct ForwardOne<'a> {
     pub(super) net: &'a Mlp,
     pub(super) acts: &'a mut Activations,
@@ -95,7 +95,7 @@ impl WithSimd for ForwardOne<'_> {
     }
 }
 
-/// The gradient of one chunk.
+/// Computes the gradient of one chunk.
 pub(super) struct Backward<'a> {
     pub(super) layers: &'a [Layer],
     pub(super) acts: &'a Activations,
@@ -114,7 +114,7 @@ impl WithSimd for Backward<'_> {
         let rows = dout.len() / n_out;
         let [d, next] = delta;
         let (mut d, mut next) = (d, next);
-        // padded columns of δ are neither read as a factor nor stored: they may hold anything
+        // padding columns of δ never reach a result, so they need no value
         for (d, dout) in d.chunks_exact_mut(ld[layers.len()]).zip(dout.chunks_exact(*n_out)) {
             d[..*n_out].copy_from_slice(dout);
         }
@@ -138,7 +138,7 @@ impl WithSimd for Backward<'_> {
     }
 }
 
-/// The tangents of one chunk: `ḣ_{l+1} = (ḣ_l W̄_l + [h_l 1] V_l)(1 − h_{l+1}²)`, `ḣ₀ = 0`.
+/// Computes the tangents of one chunk: `ḣ_{l+1} = (ḣ_l W̄_l + [h_l 1] V_l)(1 − h_{l+1}²)`, `ḣ₀ = 0`.
 pub(super) struct Jvp<'a> {
     pub(super) net: &'a Mlp,
     pub(super) acts: &'a Activations,

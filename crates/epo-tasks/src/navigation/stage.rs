@@ -1,161 +1,162 @@
-//! The simulated scene: bodies by their ids, the layout, the random draws, and what touches the robot.
+//! The simulated scene: where everything is, what touches the robot, and the random draws of the episode.
 //!
-//! This is what a task's rules look at and act on.
+//! The rules of a task and the cost of an object read it, and rules act on it.
 
 use std::f64::consts::TAU;
 
 use epo_mujoco::{BodyId, Error, GeomId, Sim};
 
+use super::NavigationTask;
 use super::layout::{Crowded, Layout, Spot, distance};
-use super::mjcf::{GREMLIN_Z, Pose, height, mjcf};
-use super::robots::Robot;
-use super::scene::{Kind, Object, Scene};
+use super::mjcf::mjcf;
+use super::objects::{Carrier, Motion, Pose};
+use super::scene::GroupId;
 use crate::Physics;
 use crate::numpy_legacy::RandomState;
 
-/// Radius of the circle on which gremlins are carried, metres; one turn takes 2π seconds.
-const GREMLIN_TRAVEL: f64 = 0.35;
-
-/// The simulated scene.
+/// The simulated scene of one environment.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub struct Stage {
     pub(crate) sim: Sim,
     pub(crate) rng: RandomState,
-    pub(crate) touched: Touched,
-    pub(crate) scene: &'static Scene,
-    pub(crate) robot: &'static Robot,
-    /// Whether bodies at rest sleep: only with fast physics, and only if there is a loose body that comes to rest.
+    pub(crate) task: &'static NavigationTask,
+    /// Whether bodies at rest sleep: only with fast physics, and only if the scene has loose objects.
     pub(super) sleeps: bool,
     layout: Layout,
     /// The body of every entry of the layout; the robot is the first.
     bodies: Vec<BodyId>,
+    /// Height of every entry of the layout.
     heights: Vec<f64>,
     /// Where everything in the layout stood when the episode began.
     pub(super) poses: Vec<Pose>,
-    /// For every gremlin, its entry in the layout and the drawn geom of its mocap body.
-    mocap_geoms: Vec<(usize, GeomId)>,
-    /// What every geom is when the robot touches it.
-    touch: Vec<Touch>,
-    goal: Option<usize>,
-    buttons: Option<usize>,
-    push_box: Option<usize>,
+    /// Per group: its first entry of the layout.
+    first: Vec<usize>,
+    /// Per group: whether the lidar sees it at the moment.
+    visible: Vec<bool>,
+    /// Per entry of the layout: whether the robot touches it, and whether touching it costs at the moment.
+    touched: Vec<bool>,
+    charged: Vec<bool>,
+    carried: Vec<Carried>,
+    contacts: Vec<Contact>,
 }
 
-/// What the robot touches now.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Touched {
-    pub(crate) vase: bool,
-    pub(crate) gremlin: bool,
-    pub(crate) pillar: bool,
-    pub(crate) buttons: [bool; 4],
+/// A group of carried objects.
+#[derive(Debug)]
+struct Carried {
+    carrier: Carrier,
+    /// Its first entry of the layout.
+    first: usize,
+    /// The geom that is drawn for each carrier.
+    geoms: Vec<GeomId>,
 }
 
-/// What a geom is, seen from a contact.
+/// What a geom belongs to, as far as a contact with it matters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Touch {
+enum Contact {
     Robot,
-    Vase,
-    Gremlin,
-    Pillar,
-    Button(usize),
+    /// The object at this entry of the layout.
+    Object(usize),
     Other,
 }
 
+/// Building and resetting.
 impl Stage {
-    /// Compiles the scene with its bodies at arbitrary places; [`reset`](Self::reset) puts them where they belong.
-    pub(crate) fn new(robot: &'static Robot, scene: &'static Scene, physics: Physics) -> Result<Self, Error> {
-        // not the origin: MuJoCo notes at compile time which geoms sit exactly on their body's frame
-        let n = 1 + scene.objects.iter().map(|o| o.n).sum::<usize>();
+    /// Compiles the scene with its bodies at arbitrary places; [`reset`](Self::reset) moves them to drawn ones.
+    pub(crate) fn new(task: &'static NavigationTask, physics: Physics) -> Result<Self, Error> {
+        // not the origin: MuJoCo marks geoms that sit exactly on the frame of their body when it compiles
+        let n = 1 + task.scene.groups.iter().map(|group| group.n).sum::<usize>();
         let poses: Vec<_> = (0..n).map(|i| Pose { xy: [i as f64 + 1.0, 0.5], angle: 0.5 }).collect();
-        let comes_to_rest = |o: &Object| matches!(o.kind, Kind::Vase | Kind::PushBox);
-        let sleeps = physics == Physics::Fast && scene.objects.iter().any(comes_to_rest);
-        Self::with(Sim::from_xml(&mjcf(robot, scene, &poses))?, robot, scene, sleeps)
+        let mut motions = task.scene.groups.iter().map(|group| group.object.motion());
+        let sleeps = physics == Physics::Fast && motions.any(|motion| matches!(motion, Motion::Loose));
+        Self::with(Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?, task, sleeps)
     }
 
-    /// A second stage of the same scene, not yet reset, without compiling again.
+    /// A second stage of the same scene, not yet reset. It shares the compiled model's content, so it is cheap.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
-        Self::with(self.sim.try_clone()?, self.robot, self.scene, self.sleeps)
+        Self::with(self.sim.try_clone()?, self.task, self.sleeps)
     }
 
-    fn with(sim: Sim, robot: &'static Robot, scene: &'static Scene, sleeps: bool) -> Result<Self, Error> {
+    fn with(sim: Sim, task: &'static NavigationTask, sleeps: bool) -> Result<Self, Error> {
+        let scene = &task.scene;
         let w = scene.half_width;
         let square = [-w, -w, w, w];
         let mut spots = vec![Spot::within(scene.start.unwrap_or(square), scene.start_keepout)];
-        let (mut bodies, mut heights) = (vec![sim.body("agent")?], vec![robot.height]);
-        let mut mocap_geoms = Vec::new();
-        let touch = touch_table(&sim, scene)?;
-        for object in scene.objects {
-            for i in 0..object.n {
-                let keepout =
-                    if object.kind == Kind::PushBox { robot.push_box.keepout } else { object.keepout };
-                let fixed = object.fixed_at(i).map(|xy| Spot::at(xy, keepout));
-                spots.push(fixed.unwrap_or_else(|| Spot::within(square, keepout)));
-                if object.kind == Kind::Gremlin {
-                    mocap_geoms.push((bodies.len(), sim.geom(&format!("gremlin{i}mocap"))?));
+        let (mut bodies, mut heights) = (vec![sim.body("agent")?], vec![task.robot.height]);
+        let (mut first, mut carried) = (Vec::new(), Vec::new());
+        // every body that is neither the world nor an object nor a carrier is a part of the robot
+        let mut owner = vec![Contact::Robot; sim.n_bodies()];
+        owner[0] = Contact::Other;
+        for group in &scene.groups {
+            first.push(bodies.len());
+            let mut geoms = Vec::new();
+            for i in 0..group.n {
+                let fixed = group.object.fixed_pose(i).map(|pose| Spot::at(pose.xy, group.keepout));
+                spots.push(fixed.unwrap_or_else(|| Spot::within(square, group.keepout)));
+                let body = sim.body(&group.body_name(i))?;
+                owner[body.0] = Contact::Object(bodies.len());
+                if let Motion::Carried(_) = group.object.motion() {
+                    let name = group.carrier_name(i);
+                    owner[sim.body(&name)?.0] = Contact::Other;
+                    geoms.push(sim.geom(&name)?);
                 }
-                bodies.push(sim.body(&object.name(i))?);
-                heights.push(height(object, robot));
+                bodies.push(body);
+                heights.push(group.object.height());
+            }
+            if let (Motion::Carried(carrier), Some(&first)) = (group.object.motion(), first.last()) {
+                carried.push(Carried { carrier, first, geoms });
             }
         }
+        let n = bodies.len();
         Ok(Self {
+            contacts: sim.geoms().iter().map(|geom| owner[geom.body.0]).collect(),
             sim,
             rng: RandomState::new(0),
-            touched: Touched::default(),
-            scene,
-            robot,
+            task,
             sleeps,
             layout: Layout::new(spots),
-            poses: vec![Pose::default(); bodies.len()],
             bodies,
             heights,
-            mocap_geoms,
-            touch,
-            goal: first(scene, |k| matches!(k, Kind::Goal { .. })),
-            buttons: first(scene, |k| k == Kind::Button),
-            push_box: first(scene, |k| k == Kind::PushBox),
+            poses: vec![Pose::default(); n],
+            visible: vec![true; first.len()],
+            first,
+            touched: vec![false; n],
+            charged: vec![true; n],
+            carried,
         })
     }
 
-    /// How many things the layout places, the robot included.
+    /// Number of things that the layout places, the robot included.
     pub(crate) fn n_placed(&self) -> usize {
         self.bodies.len()
     }
 
-    /// Objects of the scene with the bodies of each.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = (&'static Object, &[BodyId])> {
-        let mut at = 1;
-        self.scene.objects.iter().map(move |object| {
-            at += object.n;
-            (object, &self.bodies[at - object.n..at])
-        })
-    }
-
-    /// How many vases and boxes sleep.
+    /// Number of bodies that sleep.
     #[cfg(test)]
     pub(crate) fn n_asleep(&self) -> usize {
         (0..self.sim.n_bodies()).filter(|&b| self.sim.is_asleep(BodyId(b))).count()
     }
 
-    /// Where the positions of the loose bodies are in `qpos`.
+    /// Index in `qpos` of the first coordinate of every loose or carried body.
     #[cfg(test)]
     pub(crate) fn loose_qpos(&self) -> impl Iterator<Item = usize> {
-        let model = self.sim.model();
-        let joint = |b: &BodyId| usize::try_from(model.body_jntadr()[b.0]).ok();
-        self.bodies[1..].iter().filter_map(joint).map(|j| model.jnt_qposadr()[j] as usize)
+        self.bodies[1..].iter().filter_map(|body| self.sim.free_joint(*body))
     }
 
-    /// Draws a layout from a freshly seeded generator and puts everything there, at rest.
+    /// Draws a layout from a freshly seeded generator and places everything there, at rest.
     pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
-        self.sim.set_sleep(false); // fixed bodies are placed while nothing sleeps
+        self.sim.set_sleep(false); // fixed bodies can only be placed while sleep is off
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;
+        self.visible.fill(true);
+        self.charged.fill(true);
         self.draw_poses();
         for (k, pose) in self.poses.iter().enumerate() {
             self.sim.place(self.bodies[k], pose.at(self.heights[k]), pose.quat());
         }
-        for &(k, geom) in &self.mocap_geoms {
-            let pose = &self.poses[k];
-            self.sim.place_geom(geom, pose.at(GREMLIN_Z), pose.quat());
+        for Carried { carrier, first, geoms } in &self.carried {
+            for (pose, geom) in self.poses[*first..].iter().zip(geoms) {
+                self.sim.place_geom(*geom, pose.at(carrier.height), pose.quat());
+            }
         }
         self.sim.reset_placed();
         self.forward();
@@ -163,111 +164,65 @@ impl Stage {
         Ok(())
     }
 
-    /// Draws an angle for everything in the layout, also where it is not used.
+    /// Draws an angle for everything in the layout, as the package does even for an object with a fixed angle.
     fn draw_poses(&mut self) {
         self.poses[0] = Pose { xy: self.layout.xy[0], angle: self.rng.uniform(0.0, TAU) };
         let mut k = 1;
-        for object in self.scene.objects {
-            for i in 0..object.n {
-                let angle = object.rotation(i, self.rng.uniform(0.0, TAU));
+        for group in &self.task.scene.groups {
+            for i in 0..group.n {
+                let drawn = self.rng.uniform(0.0, TAU);
+                let angle = group.object.fixed_pose(i).map_or(drawn, |pose| pose.angle);
                 self.poses[k] = Pose { xy: self.layout.xy[k], angle };
                 k += 1;
             }
         }
     }
+}
 
-    /// Whether gremlins are carried around.
-    pub(crate) fn has_gremlins(&self) -> bool {
-        !self.mocap_geoms.is_empty()
+/// Stepping.
+impl Stage {
+    /// Whether the scene has carried objects.
+    pub(crate) fn has_carried(&self) -> bool {
+        !self.carried.is_empty()
     }
 
-    /// Carries the gremlins to where they have to be now; before every physics step.
-    pub(crate) fn carry_gremlins(&mut self) {
-        let (sin, cos) = self.sim.time().sin_cos();
-        self.sim.mocap_pos_mut().fill([sin * GREMLIN_TRAVEL, cos * GREMLIN_TRAVEL, GREMLIN_Z]);
+    /// Moves the carriers to where they are at the present time. Call it before every physics step.
+    pub(crate) fn carry(&mut self) {
+        let (time, mut from) = (self.sim.time(), 0);
+        for Carried { carrier, geoms, .. } in &self.carried {
+            self.sim.mocap_pos_mut()[from..from + geoms.len()].fill((carrier.path)(time));
+            from += geoms.len();
+        }
     }
 
-    /// Brings all readings up to the present state.
+    /// Computes all readings of the present state, and what the robot touches.
     pub(crate) fn forward(&mut self) {
         self.sim.forward();
-        self.touched = Touched::default();
+        self.touched.fill(false);
         for [a, b] in self.sim.contacts() {
-            let other = match (self.touch[a.0], self.touch[b.0]) {
-                (Touch::Robot, other) | (other, Touch::Robot) => other,
-                _ => continue,
-            };
-            match other {
-                Touch::Vase => self.touched.vase = true,
-                Touch::Gremlin => self.touched.gremlin = true,
-                Touch::Pillar => self.touched.pillar = true,
-                Touch::Button(i) => self.touched.buttons[i] = true,
-                Touch::Robot | Touch::Other => {}
+            use Contact::{Object, Robot};
+            if let (Robot, Object(k)) | (Object(k), Robot) = (self.contacts[a.0], self.contacts[b.0]) {
+                self.touched[k] = true;
             }
         }
     }
 
-    /// Draws a new place for the goal, clear of where everything is now; `false` if there is none.
-    pub(crate) fn redraw_goal(&mut self) -> bool {
-        let goal = self.goal.expect("the scene has a goal");
-        let found = self.layout.resample(goal, &mut self.rng);
-        if found {
-            self.move_goal(self.layout.xy[goal]);
-        }
-        found
-    }
-
-    /// Notes where things have moved to, so that a new goal keeps clear of them. Gremlins count as being at the
-    /// centres of their circles.
+    /// Writes the present places into the layout, so that a new place keeps clear of them. A carried object stays where
+    /// it was at the start, as in the package.
     pub(crate) fn update_layout(&mut self) {
-        let mut at = 1;
         self.layout.xy[0] = self.xy(0);
-        for object in self.scene.objects {
-            for k in at..at + object.n {
-                if object.kind != Kind::Gremlin {
+        for (group, &first) in self.task.scene.groups.iter().zip(&self.first) {
+            if !matches!(group.object.motion(), Motion::Carried(_)) {
+                for k in first..first + group.n {
                     self.layout.xy[k] = self.xy(k);
                 }
             }
-            at += object.n;
         }
     }
 
-    /// Marks a button.
-    pub(crate) fn move_goal_to_button(&mut self, i: usize) {
-        self.move_goal(self.xy(self.buttons.expect("the scene has buttons") + i));
-    }
-
-    fn move_goal(&mut self, xy: [f64; 2]) {
-        self.sim.move_fixed(self.bodies[self.goal.expect("the scene has a goal")], xy);
-    }
-
-    /// Position of the robot.
-    pub(crate) fn robot(&self) -> [f64; 3] {
-        self.sim.xpos(self.bodies[0])
-    }
-    /// Its orientation: `world = R · robot`, row by row.
-    pub(crate) fn robot_mat(&self) -> [f64; 9] {
-        self.sim.xmat(self.bodies[0])
-    }
-    /// Its velocity.
-    pub(crate) fn robot_velocity(&self) -> [f64; 3] {
-        self.sim.velocity(self.bodies[0])
-    }
-    /// Position of the goal.
-    pub(crate) fn goal(&self) -> [f64; 3] {
-        self.sim.xpos(self.bodies[self.goal.expect("the scene has a goal")])
-    }
-    /// Position of the box.
-    pub(crate) fn push_box(&self) -> [f64; 3] {
-        self.sim.xpos(self.bodies[self.push_box.expect("the scene has a box")])
-    }
-    /// Distance of robot and goal in the plane.
-    pub(crate) fn goal_dist(&self) -> f64 {
-        self.robot_dist(self.bodies[self.goal.expect("the scene has a goal")])
-    }
-    /// Distance of robot and body in the plane.
-    pub(crate) fn robot_dist(&self, body: BodyId) -> f64 {
-        let [x, y, _] = self.sim.xpos(body);
-        distance([x, y], self.xy(0))
+    /// Whether the lidar sees the group at the moment.
+    pub(crate) fn is_visible(&self, GroupId(group): GroupId) -> bool {
+        self.visible[group]
     }
 
     fn xy(&self, k: usize) -> [f64; 2] {
@@ -276,36 +231,138 @@ impl Stage {
     }
 }
 
-/// Distance in space.
+/// Reading, for rules and objects.
+impl Stage {
+    /// Position of the robot, in metres.
+    pub fn robot(&self) -> [f64; 3] {
+        self.sim.xpos(self.bodies[0])
+    }
+
+    /// Velocity of the robot in world axes, in m/s.
+    pub fn robot_velocity(&self) -> [f64; 3] {
+        self.sim.velocity(self.bodies[0])
+    }
+
+    /// Orientation of the robot as a rotation matrix, row by row: `world = R · robot`.
+    pub fn robot_mat(&self) -> [f64; 9] {
+        self.sim.xmat(self.bodies[0])
+    }
+
+    /// Simulated time since the reset, in seconds.
+    pub fn time(&self) -> f64 {
+        self.sim.time()
+    }
+
+    /// The objects of a group.
+    pub fn objects(&self, GroupId(group): GroupId) -> Objects<'_> {
+        Objects { stage: self, first: self.first[group], n: self.task.scene.groups[group].n }
+    }
+}
+
+/// Acting, for rules.
+impl Stage {
+    /// Draws a whole number from 0 to `n` − 1, each equally likely. `n` is at least 2.
+    pub fn choose(&mut self, n: usize) -> usize {
+        self.rng.choice(n as u32) as usize
+    }
+
+    /// Draws a number from the interval [`low`, `high`).
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        self.rng.uniform(low, high)
+    }
+
+    /// Draws a new place for object `i` of a group, clear of the keep-outs of everything else, and moves it there.
+    /// Returns `false` and leaves it where it is if no free place is found in 10 000 draws.
+    ///
+    /// The condition of [`move_to`](Self::move_to) holds.
+    #[must_use]
+    pub fn redraw(&mut self, group: GroupId, i: usize) -> bool {
+        let k = self.first[group.0] + i;
+        let found = self.layout.resample(k, &mut self.rng);
+        if found {
+            self.move_to(group, i, self.layout.xy[k]);
+        }
+        found
+    }
+
+    /// Moves object `i` of a group within the plane. The object must be fixed, and nothing may collide with it.
+    pub fn move_to(&mut self, GroupId(group): GroupId, i: usize, xy: [f64; 2]) {
+        self.sim.move_fixed(self.bodies[self.first[group] + i], xy);
+    }
+
+    /// Shows a group to the lidar, or hides it: its ring is then all zeros. A reset shows every group.
+    pub fn set_visible(&mut self, GroupId(group): GroupId, visible: bool) {
+        self.visible[group] = visible;
+    }
+
+    /// Says whether object `i` of a group costs when the robot touches it. A reset makes every object cost.
+    pub fn set_charged(&mut self, GroupId(group): GroupId, i: usize, charged: bool) {
+        self.charged[self.first[group] + i] = charged;
+    }
+}
+
+/// The objects of one group on a stage, numbered from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    stage: &'a Stage,
+    first: usize,
+    n: usize,
+}
+
+impl<'a> Objects<'a> {
+    /// Number of objects.
+    #[allow(clippy::len_without_is_empty, reason = "a group is not a container: it is never emptied")]
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// The stage that they are on.
+    pub fn stage(&self) -> &'a Stage {
+        self.stage
+    }
+
+    /// Position of object `i`, in metres.
+    pub fn position(&self, i: usize) -> [f64; 3] {
+        self.stage.sim.xpos(self.body(i))
+    }
+
+    /// Position of object `i` in the plane, in metres.
+    pub fn xy(&self, i: usize) -> [f64; 2] {
+        self.stage.xy(self.entry(i))
+    }
+
+    /// Velocity of object `i` in world axes, in m/s.
+    pub fn velocity(&self, i: usize) -> [f64; 3] {
+        self.stage.sim.velocity(self.body(i))
+    }
+
+    /// Distance of the robot from object `i` in the plane, in metres, measured between their origins.
+    pub fn robot_distance(&self, i: usize) -> f64 {
+        distance(self.xy(i), self.stage.xy(0))
+    }
+
+    /// Whether the robot touches object `i`.
+    pub fn touched(&self, i: usize) -> bool {
+        self.stage.touched[self.entry(i)]
+    }
+
+    /// Whether touching object `i` costs at the moment; see [`Stage::set_charged`].
+    pub fn is_charged(&self, i: usize) -> bool {
+        self.stage.charged[self.entry(i)]
+    }
+
+    fn entry(&self, i: usize) -> usize {
+        assert!(i < self.n, "the group has {} objects, so there is no object {i}", self.n);
+        self.first + i
+    }
+
+    fn body(&self, i: usize) -> BodyId {
+        self.stage.bodies[self.entry(i)]
+    }
+}
+
+/// Distance in space, in metres.
 pub(crate) fn distance3(p: [f64; 3], q: [f64; 3]) -> f64 {
     let d = [p[0] - q[0], p[1] - q[1], p[2] - q[2]];
     (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]).sqrt()
-}
-
-/// Entry of the layout at which the first object of a kind stands.
-fn first(scene: &Scene, is: impl Fn(Kind) -> bool) -> Option<usize> {
-    let i = scene.objects.iter().position(|o| is(o.kind))?;
-    Some(1 + scene.objects[..i].iter().map(|o| o.n).sum::<usize>())
-}
-
-/// What every geom of the model is: all geoms of bodies that are neither the world nor an object are the robot's.
-fn touch_table(sim: &Sim, scene: &Scene) -> Result<Vec<Touch>, Error> {
-    let geoms = sim.geoms();
-    let mut of_body = vec![Touch::Robot; sim.n_bodies()];
-    of_body[0] = Touch::Other;
-    for object in scene.objects {
-        for i in 0..object.n {
-            of_body[sim.body(&object.name(i))?.0] = match object.kind {
-                Kind::Vase => Touch::Vase,
-                Kind::Gremlin => Touch::Gremlin,
-                Kind::Pillar => Touch::Pillar,
-                Kind::Button => Touch::Button(i),
-                _ => Touch::Other,
-            };
-            if object.kind == Kind::Gremlin {
-                of_body[sim.body(&format!("gremlin{i}mocap"))?.0] = Touch::Other;
-            }
-        }
-    }
-    Ok(geoms.iter().map(|g| of_body[g.body.0]).collect())
 }

@@ -25,7 +25,7 @@ use epo_core::{ActionSpace, EnvError};
 use epo_mujoco::{BodyId, Error, Sim};
 
 use crate::NumpyGenerator;
-use crate::registry::{Kind, TaskInfo};
+use crate::registry::{Source, TaskInfo};
 use crate::task_env::Moved;
 
 /// One velocity task: a robot and how fast it may run.
@@ -124,23 +124,27 @@ static TASKS: [Task; 12] = [
     task(walker2d::ROBOT, 1, 2.3415, Speed::Forward),
 ];
 
-/// The entries of the velocity tasks in the list of tasks.
-pub(crate) fn list() -> impl Iterator<Item = TaskInfo> {
-    TASKS.iter().map(|task| TaskInfo {
-        id: format!("Safety{}Velocity-v{}", task.robot.name, task.version),
-        obs_len: task.robot.obs_len,
-        act_len: task.robot.act_len,
-        max_steps: 1000,
-        reward: if task.robot.alive > 0.0 {
-            "forward speed and a bonus for staying up, less the squared actions"
-        } else {
-            "forward speed, less the squared actions"
-        },
-        cost: match task.speed {
-            Speed::Forward => "1 while the forward speed is above the threshold",
-            Speed::Planar => "1 while the speed in the plane is above the threshold",
-        },
-        kind: Kind::Velocity(task),
+/// The published velocity tasks.
+pub(crate) fn published() -> impl Iterator<Item = TaskInfo> {
+    TASKS.iter().map(|task| {
+        let reward = match task.robot.alive > 0.0 {
+            true => "forward speed and a bonus for staying up, less the squared actions",
+            false => "forward speed, less the squared actions",
+        };
+        let speed = match task.speed {
+            Speed::Forward => "forward speed",
+            Speed::Planar => "speed in the plane",
+        };
+        TaskInfo {
+            id: format!("Safety{}Velocity-v{}", task.robot.name, task.version),
+            obs_len: task.robot.obs_len,
+            act_len: task.robot.act_len,
+            max_steps: 1000,
+            reward: reward.to_owned(),
+            cost: format!("1 while the {speed} is above {} m/s", task.threshold),
+            speed_limit: Some(task.threshold),
+            source: Source::Velocity(task),
+        }
     })
 }
 
@@ -281,7 +285,7 @@ mod tests {
         for (robot, thresholds, kinds) in published {
             for (version, (threshold, kind)) in thresholds.iter().zip(kinds.split(' ')).enumerate() {
                 let id = format!("Safety{robot}Velocity-v{version}");
-                let Kind::Velocity(task) = crate::task(&id).unwrap().kind else { panic!("{id}") };
+                let Source::Velocity(task) = crate::task(&id).unwrap().source else { panic!("{id}") };
                 let above = threshold * (1.0 + 1e-12);
                 assert_eq!(task.cost([*threshold, 0.0]), 0.0, "{id}: at the threshold");
                 assert_eq!(task.cost([above, 0.0]), 1.0, "{id}: above it");

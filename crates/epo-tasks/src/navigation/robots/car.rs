@@ -5,9 +5,10 @@
 //! obs     accelerometer, velocimeter, gyro, magnetometer, turn rate of the ball, its orientation as a 3×3 matrix
 //! ```
 
-use super::{PushBox, Robot};
+use super::Robot;
 
-pub(super) const CAR: Robot = Robot {
+/// A body on two driven wheels and a ball. It drives towards −y of its frame.
+pub static CAR: Robot = Robot {
     name: "Car",
     timestep: 0.004,
     height: 0.1,
@@ -52,7 +53,6 @@ pub(super) const CAR: Robot = Robot {
     act_len: 2,
     obs_len: 24,
     observe,
-    push_box: PushBox { half_size: 0.125, keepout: 0.125, density: 0.0005 },
 };
 
 fn observe(sensors: &[f64], obs: &mut [f64]) {

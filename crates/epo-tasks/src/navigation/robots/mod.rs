@@ -1,42 +1,38 @@
-//! The robots, one file each. To add one: describe it in a file of its own and name it in [`ROBOTS`].
+//! The robots, one file each.
+//!
+//! To add a published robot, describe it in a file of its own and name it in [`ROBOTS`]. A robot of your own is a
+//! `static` of type [`Robot`] that your [`NavigationTask`](super::NavigationTask) names.
 
 mod car;
 mod point;
 
-/// A robot, as the parts of its MJCF model and how its sensors become an observation.
+pub use car::CAR;
+pub use point::POINT;
+
+/// A robot: the parts of its MJCF model, and how its sensors become an observation.
 #[derive(Debug)]
-pub(crate) struct Robot {
+pub struct Robot {
     /// Name in the ids of its tasks.
-    pub(crate) name: &'static str,
-    /// Seconds of a physics step.
-    pub(crate) timestep: f64,
-    /// Height of its frame when an episode begins.
-    pub(crate) height: f64,
-    /// Content of `<default>`; holds for the objects of the scene too.
-    pub(crate) defaults: &'static str,
-    /// Content of the body `agent`.
-    pub(crate) body: &'static str,
+    pub name: &'static str,
+    /// Duration of a physics step in seconds. A step of the environment has ten.
+    pub timestep: f64,
+    /// Height of its frame when an episode starts, in metres.
+    pub height: f64,
+    /// Content of `<default>`. It holds for the objects of the scene too.
+    pub defaults: &'static str,
+    /// Content of the body named `agent`.
+    pub body: &'static str,
     /// Content of `<sensor>`.
-    pub(crate) sensors: &'static str,
-    /// Content of `<actuator>`; controls are in [−1, 1].
-    pub(crate) actuators: &'static str,
+    pub sensors: &'static str,
+    /// Content of `<actuator>`. Controls are in [−1, 1].
+    pub actuators: &'static str,
     /// Length of an action.
-    pub(crate) act_len: usize,
-    /// Length of its part of the observation.
-    pub(crate) obs_len: usize,
-    /// Writes that part from the sensor readings.
-    pub(crate) observe: fn(sensors: &[f64], obs: &mut [f64]),
-    /// The box that it pushes.
-    pub(crate) push_box: PushBox,
+    pub act_len: usize,
+    /// Length of its part of the observation, which comes before the lidar rings.
+    pub obs_len: usize,
+    /// Writes its part of the observation from the readings of all sensors.
+    pub observe: fn(sensors: &[f64], obs: &mut [f64]),
 }
 
-/// A box fit for a robot's strength.
-#[derive(Debug)]
-pub(crate) struct PushBox {
-    pub(crate) half_size: f64,
-    pub(crate) keepout: f64,
-    pub(crate) density: f64,
-}
-
-/// Every robot.
-pub(crate) static ROBOTS: [Robot; 2] = [point::POINT, car::CAR];
+/// Every robot of the published tasks, in the order of the list of tasks.
+pub(crate) static ROBOTS: [&Robot; 2] = [&POINT, &CAR];

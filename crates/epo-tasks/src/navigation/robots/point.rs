@@ -5,9 +5,10 @@
 //! obs     accelerometer, velocimeter, gyro, magnetometer
 //! ```
 
-use super::{PushBox, Robot};
+use super::Robot;
 
-pub(super) const POINT: Robot = Robot {
+/// A ball that slides in the plane. It is pushed along its arrow and turned about the vertical axis.
+pub static POINT: Robot = Robot {
     name: "Point",
     timestep: 0.002,
     height: 0.1,
@@ -38,5 +39,4 @@ pub(super) const POINT: Robot = Robot {
     act_len: 2,
     obs_len: 12,
     observe: |sensors, obs| obs.copy_from_slice(sensors),
-    push_box: PushBox { half_size: 0.2, keepout: 0.2, density: 0.001 },
 };

@@ -1,4 +1,4 @@
-//! The task families, one file each. To add one: write its file and name it in [`FAMILIES`].
+//! The published families of navigation tasks, one file each. To add one, write its file and name it in [`FAMILIES`].
 
 mod button;
 mod circle;
@@ -6,43 +6,30 @@ mod goal;
 mod push;
 mod run;
 
+use super::robots::Robot;
+use super::rules::Rules;
 use super::scene::Scene;
-use super::stage::Stage;
 
-/// The rules of a task beyond its scene: what is rewarded and when the goal is met.
-pub(crate) trait Task: std::fmt::Debug + Send {
-    /// Draws the next goal, at the start and whenever one was met; `false` if there is no room for it.
-    fn new_goal(&mut self, _stage: &mut Stage) -> bool {
-        true
-    }
-    /// The start of an episode, after its first goal was drawn.
-    fn begin(&mut self, _stage: &Stage) {}
-    /// Reward of the step that led to `stage`; called once per step.
-    fn reward(&mut self, stage: &Stage) -> f64;
-    /// Whether the goal is met now.
-    fn goal_met(&self, _stage: &Stage) -> bool {
-        false
-    }
-    /// End of a step, after its reward and cost, before the next goal.
-    fn tick(&mut self) {}
-    /// The button that is free of cost, or `None` while all are.
-    fn button(&self) -> Option<usize> {
-        None
-    }
-}
-
-/// One family: the levels of a task with their rules.
+/// A published family: one task per robot and level.
 #[derive(Debug)]
 pub(crate) struct Family {
     /// Name in the ids.
     pub(crate) name: &'static str,
-    pub(crate) levels: &'static [Scene],
-    pub(crate) rules: fn() -> Box<dyn Task>,
-    /// What is rewarded, in a line.
+    /// The levels for a robot, the easiest first.
+    pub(crate) levels: fn(&Robot) -> Vec<Level>,
+    /// The rules, which all levels share.
+    pub(crate) rules: fn(&Scene) -> Box<dyn Rules>,
+    /// What is rewarded, in one line.
     pub(crate) reward: &'static str,
-    /// What costs at each level, in a line.
-    pub(crate) costs: &'static [&'static str],
 }
 
-/// Every family.
+/// One level of a family.
+#[derive(Debug)]
+pub(crate) struct Level {
+    pub(crate) scene: Scene,
+    /// What costs, in one line.
+    pub(crate) cost: &'static str,
+}
+
+/// Every family, in the order of the list of tasks.
 pub(crate) static FAMILIES: [Family; 5] = [goal::GOAL, button::BUTTON, push::PUSH, circle::CIRCLE, run::RUN];

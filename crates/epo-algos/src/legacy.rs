@@ -1,0 +1,115 @@
+//! Configurations that earlier versions saved, in the words of this version.
+
+use toml::{Table, Value};
+
+use crate::auto::AUTO;
+
+/// Renames the keys of a configuration that version 0.3 or earlier saved; one of this version stays as it is.
+///
+/// - `train.batch` is `train.minibatch`, `algo.critic_batch` is `algo.critic_minibatch`.
+/// - `algo.variant = "released"` is the algorithm `epo-released`.
+/// - A scale of 0, which meant 1 − γ, is `auto`.
+/// - A run ended with a whole epoch: `run.steps` becomes the number of steps that it made.
+pub fn modernise(config: &mut Table) {
+    let old = rename(config, "train", "batch", "minibatch");
+    rename(config, "algo", "critic_batch", "critic_minibatch");
+    for key in ["c_scale", "violation_scale"] {
+        if let Some(scale) = entry(config, "algo", key).filter(|v| number(v) == Some(0.0)) {
+            *scale = Value::String(AUTO.to_owned());
+        }
+    }
+    separate_released(config);
+    if old {
+        round_steps(config);
+    }
+}
+
+fn entry<'a>(config: &'a mut Table, table: &str, key: &str) -> Option<&'a mut Value> {
+    config.get_mut(table)?.as_table_mut()?.get_mut(key)
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
+}
+
+/// Renames a key if it is there.
+fn rename(config: &mut Table, table: &str, old: &str, new: &str) -> bool {
+    let Some(table) = config.get_mut(table).and_then(Value::as_table_mut) else { return false };
+    let Some(value) = table.remove(old) else { return false };
+    table.insert(new.to_owned(), value);
+    true
+}
+
+/// The variant of EPO becomes an algorithm with parameters of its own.
+fn separate_released(config: &mut Table) {
+    let Some(algo) = config.get_mut("algo").and_then(Value::as_table_mut) else { return };
+    if algo.get("variant").and_then(Value::as_str) == Some("paper") {
+        algo.remove("variant");
+    }
+    if algo.get("variant").and_then(Value::as_str) != Some("released") {
+        return;
+    }
+    let alpha = match algo.get("pmn").and_then(Value::as_str) {
+        Some("linear") => 1.0,
+        Some("quadratic") => 0.0,
+        _ => 0.5,
+    };
+    let mut released = Table::from_iter([("alpha".to_owned(), Value::Float(alpha))]);
+    for (old, new) in
+        [("clip", "clip"), ("mu_init", "mu"), ("psi_max", "psi_max"), ("normalize_loss", "normalize_loss")]
+    {
+        released.extend(algo.remove(old).map(|value| (new.to_owned(), value)));
+    }
+    *algo = released;
+    if let Some(name) = entry(config, "run", "algo") {
+        *name = Value::String("epo-released".to_owned());
+    }
+}
+
+fn round_steps(config: &mut Table) {
+    let per_epoch = entry(config, "train", "steps_per_epoch").and_then(|v| v.as_integer()).unwrap_or(0);
+    if let Some(steps) = entry(config, "run", "steps")
+        && let Some(asked) = steps.as_integer()
+        && per_epoch > 0
+        && asked > 0
+    {
+        *steps = Value::Integer(asked.saturating_add(per_epoch - 1) / per_epoch * per_epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modern(text: &str) -> Table {
+        let mut config: Table = text.parse().unwrap();
+        modernise(&mut config);
+        let once = config.clone();
+        modernise(&mut config);
+        assert_eq!(config, once, "a second time changes nothing");
+        config
+    }
+
+    #[test]
+    fn the_keys_of_version_0_3_are_renamed() {
+        let old = "[run]\nalgo = \"cpo\"\nsteps = 100000\n[train]\nbatch = 50\nsteps_per_epoch = 32000\n\
+                   [algo]\nc_scale = 0.0\ncritic_batch = 128\n";
+        let want = "[run]\nalgo = \"cpo\"\nsteps = 128000\n[train]\nminibatch = 50\nsteps_per_epoch = 32000\n\
+                    [algo]\nc_scale = \"auto\"\ncritic_minibatch = 128\n";
+        assert_eq!(modern(old), want.parse().unwrap());
+        let new =
+            "[run]\nsteps = 100000\n[train]\nminibatch = 50\nsteps_per_epoch = 32000\n[algo]\nc_scale = 0.1";
+        assert_eq!(modern(new), new.parse().unwrap(), "this version's");
+    }
+
+    #[test]
+    fn the_released_variant_is_an_algorithm() {
+        let old = "[run]\nalgo = \"epo\"\n[algo]\nvariant = \"released\"\nclip = 0.3\nmu_init = 4.0\nmu_rate = 0.3\n\
+                   psi_max = 6.0\nnormalize_loss = false\npmn = \"linear\"\njoint_clip = true\n";
+        let want = "[run]\nalgo = \"epo-released\"\n[algo]\nclip = 0.3\nmu = 4.0\npsi_max = 6.0\nalpha = 1.0\n\
+                    normalize_loss = false\n";
+        assert_eq!(modern(old), want.parse().unwrap());
+        let paper = "[run]\nalgo = \"epo\"\n[algo]\nvariant = \"paper\"\nclip = 0.3\n";
+        assert_eq!(modern(paper), "[run]\nalgo = \"epo\"\n[algo]\nclip = 0.3\n".parse().unwrap());
+    }
+}

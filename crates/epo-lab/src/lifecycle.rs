@@ -1,0 +1,226 @@
+//! Beginning, resuming and saving a run.
+
+use std::path::Path;
+
+use epo_algos::{Agent, Estimator};
+use epo_core::{Env, EnvPool, Purpose, Stream};
+
+use crate::collect::{Collector, MakeEnv};
+use crate::config::{ConfigError, ResolvedRun, threads};
+use crate::episodes::EpisodeWindow;
+use crate::record::{EpochRecord, Recorder};
+use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
+use crate::train::Trainer;
+use crate::{LabError, checkpoint, memory, runs};
+
+/// Settings that a resumed run takes instead of those in its configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResumeOptions {
+    /// Number of threads; 0 means one per core.
+    pub threads: Option<usize>,
+    /// Number of environment steps of the whole run, to make it longer or shorter.
+    pub steps: Option<u64>,
+}
+
+impl<'a> Trainer<'a> {
+    /// Begins a run in an empty folder.
+    ///
+    /// # Errors
+    /// If the run needs more memory than there is, an environment fails, or the folder cannot be written.
+    pub fn create(dir: &Path, run: ResolvedRun, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
+        let envs = make_envs(&run, make_env)?;
+        std::fs::create_dir_all(dir).map_err(LabError::io("create", dir))?;
+        runs::write_config(dir, &run, None)?;
+        let checkpoints = dir.join("checkpoint");
+        std::fs::create_dir_all(&checkpoints).map_err(LabError::io("create", &checkpoints))?;
+        let mut trainer = Self::build(dir, run, make_env, envs, None)?;
+        trainer.collector.pool.start()?;
+        trainer.save()?;
+        Ok(trainer)
+    }
+
+    /// Continues a run from its newest intact checkpoint. Records that are newer than the checkpoint are removed.
+    ///
+    /// A run that stopped before its first checkpoint starts from the beginning. With `options.steps`, the configuration
+    /// in the folder is changed to that number of steps.
+    ///
+    /// # Errors
+    /// If the folder is no run or is damaged, or `options` make no sense for it.
+    pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
+        let saved = runs::read_config(dir)?;
+        let mut run = saved.clone();
+        run.train.threads = options.threads.map_or(Ok(run.train.threads), threads)?;
+        run.run.steps = options.steps.unwrap_or(run.run.steps);
+        let run = run.checked()?;
+        let root = dir.join("checkpoint");
+        if checkpoint::is_empty(&root)? {
+            refuse_record_without_checkpoint(dir)?;
+            let mut trainer = Self::create(dir, run, make_env)?;
+            trainer.notes.push("the run has no checkpoint yet, so it starts from the beginning".to_owned());
+            return Ok(trainer);
+        }
+        let loaded = checkpoint::load(&root, fits)?;
+        let (state, tensors) = from_files(&loaded.files).map_err(|why| LabError::run(&root, why))?;
+        if run.total_steps() < state.steps {
+            let (key, got) = ("run.steps".to_owned(), run.run.steps.to_string());
+            let why = format!("the run has already made {} steps", state.steps);
+            return Err(ConfigError::Value { key, got, why }.into());
+        }
+        let envs = make_envs(&run, make_env)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, Some(&state))?;
+        trainer.restore(state, &tensors, &root)?;
+        checkpoint::set_aside_after(&root, loaded.number)?;
+        trainer.hash = Some(loaded.hash);
+        trainer.notes.extend(runs::other_version(dir));
+        let continues = |note| format!("{note}; going on from epoch {}", loaded.number);
+        trainer.notes.extend(loaded.passed_over.into_iter().map(continues));
+        if trainer.run.run.steps != saved.run.steps {
+            trainer.change_length(&saved)?;
+        }
+        Ok(trainer)
+    }
+
+    /// Writes the new number of steps into the folder, and notes what it means for the learning rate.
+    fn change_length(&mut self, saved: &ResolvedRun) -> Result<(), LabError> {
+        let version = runs::begun_by(&self.dir);
+        let threads = saved.train.threads; // the number of threads is for this process alone
+        let mut run = self.run.clone();
+        run.train.threads = threads;
+        runs::write_config(&self.dir, &run, version.as_deref())?;
+        let (old, new) = (saved.total_steps(), self.run.total_steps());
+        let mut note = format!("the run now has {new} steps instead of {old}");
+        let update = &self.run.train.update;
+        if update.lr_decay && !self.is_finished() {
+            let lr = update.lr * self.next_epoch().remaining();
+            note += &format!(
+                "; the learning rate of the policy continues at {lr:.3e} and decays to 0 at {new} steps, \
+                 so the result differs from a run that had {new} steps from the start"
+            );
+        }
+        self.notes.push(note);
+        Ok(())
+    }
+
+    /// Builds every part of a run at its beginning. The record is new, or cut to where `state` says.
+    fn build(
+        dir: &Path,
+        run: ResolvedRun,
+        make_env: &'a MakeEnv<'a>,
+        envs: Vec<Box<dyn Env>>,
+        state: Option<&State>,
+    ) -> Result<Self, LabError> {
+        let (seed, train) = (run.run.seed, &run.train);
+        let spec = envs[0].spec().clone();
+        let pool = EnvPool::new(envs, train.threads, seed, Purpose::Episode)?;
+        let agent =
+            Agent::new(spec.obs_len, &spec.action, &train.hidden, &train.hidden, run.algo.streams(), seed);
+        let collector = Collector::new(pool, &agent.policy, &run);
+        let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
+        let columns = EpochRecord::columns(&algorithm.metrics(), train.eval_every > 0);
+        let (recorder, elapsed) = match state {
+            Some(state) => Recorder::reopen(dir, columns, state.marks)?,
+            None => (Recorder::create(dir, columns)?, 0.0),
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            make_env,
+            collector,
+            estimator: Estimator::default(),
+            agent,
+            algorithm,
+            episodes: EpisodeWindow::default(),
+            recorder,
+            epoch: 0,
+            steps: 0,
+            elapsed,
+            hash: None,
+            notes: Vec::new(),
+            run,
+        })
+    }
+
+    /// Restores the state of a checkpoint in the folder `root`, and plays the running episodes again.
+    fn restore(&mut self, state: State, tensors: &Tensors, root: &Path) -> Result<(), LabError> {
+        self.check_fits(&state).map_err(|why| LabError::run(root, why))?;
+        self.take_over(&state, tensors).map_err(|why| LabError::run(root, why))?;
+        (self.epoch, self.steps, self.episodes) = (state.epoch, state.steps, state.episodes);
+        let Collector { pool, workers, .. } = &mut self.collector;
+        let mut work: Vec<_> = workers.iter_mut().zip(&state.envs).collect();
+        pool.run(&mut work, |slot, (worker, env)| worker.replay(slot, env.episode))?;
+        Ok(())
+    }
+
+    /// Refuses the checkpoint of another run.
+    fn check_fits(&self, state: &State) -> Result<(), String> {
+        let (task, algo) = (&self.run.run.task, self.run.run.algo.as_str());
+        // up to version 0.3 the released form of EPO was a variant of `epo`
+        let same_algo = state.algo == algo || (state.algo.as_str(), algo) == ("epo", "epo-released");
+        if &state.task != task || !same_algo {
+            return Err(format!(
+                "this is a checkpoint of {} on {}, not of {algo} on {task}",
+                state.algo, state.task
+            ));
+        }
+        if state.physics != self.run.run.physics {
+            return Err(format!(
+                "this checkpoint was made with {} physics, but `run.physics` is `{}`; a run keeps its physics",
+                state.physics, self.run.run.physics
+            ));
+        }
+        // an epoch is shorter where the run once ended
+        let most = u64::from(state.epoch) * self.run.train.steps_per_epoch as u64;
+        if state.steps > most || (state.epoch > 0) != (state.steps > 0) {
+            return Err(format!(
+                "{} steps in {} epochs, but the configuration allows {most}",
+                state.steps, state.epoch
+            ));
+        }
+        let envs = self.collector.workers.len();
+        if state.envs.len() != envs {
+            return Err(format!("{} environments, but the configuration has {envs}", state.envs.len()));
+        }
+        Ok(())
+    }
+
+    /// Restores what was learned, and the state of the environments without playing their episodes.
+    fn take_over(&mut self, state: &State, tensors: &Tensors) -> Result<(), String> {
+        let Self { agent, algorithm, collector: Collector { normalizer, workers, .. }, .. } = self;
+        Learner { agent, algorithm: &mut **algorithm, normalizer }.restore(state, tensors)?;
+        for (i, (worker, env)) in workers.iter_mut().zip(&state.envs).enumerate() {
+            worker.stream = Stream::at(self.run.run.seed, Purpose::Action, i as u32, env.stream);
+            worker.running = env.running;
+            worker.replay.extend_from_slice(tensors.replay(i)?);
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint of everything.
+    pub(crate) fn save(&mut self) -> Result<(), LabError> {
+        let marks = self.recorder.sync()?;
+        let root = self.dir.join("checkpoint");
+        let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
+        self.hash = Some(checkpoint::save(&root, u64::from(self.epoch), &files)?);
+        Ok(())
+    }
+}
+
+/// Makes the environments of a run, and refuses a run that does not fit into memory.
+fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>) -> Result<Vec<Box<dyn Env>>, LabError> {
+    let first = make_env()?;
+    memory::check(run, first.spec())?;
+    let rest = (1..run.train.envs).map(|_| make_env());
+    std::iter::once(Ok(first)).chain(rest).collect()
+}
+
+/// The first checkpoint is written before the first epoch, so a record without one is damaged.
+fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
+    let lines = std::fs::read_to_string(dir.join("progress.csv")).map_or(0, |text| text.lines().count());
+    if lines <= 1 {
+        return Ok(());
+    }
+    let why = format!(
+        "its checkpoints are gone, its record of {} epochs is not: nothing is overwritten; begin a new run",
+        lines - 1
+    );
+    Err(LabError::run(dir, why))
+}

@@ -1,0 +1,174 @@
+//! The reference of a configuration: every key with its documentation, its default and its range.
+//!
+//! The text is that of the doc comments ([`epo_core::parameters!`]). `epo algos NAME`, `epo train --print-config` and the
+//! reference page in `docs/` all come from here.
+
+use epo_algos::AlgoConfig;
+use epo_core::{Parameter, TaskFamily};
+use toml::{Table, Value};
+
+use crate::config::{ResolvedRun, RunTable, TrainTable, range_of};
+
+/// A key of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyReference {
+    /// Dotted key, such as `train.lr`.
+    pub key: String,
+    /// Meaning, as one paragraph.
+    pub text: String,
+    /// Default value in TOML.
+    pub default: String,
+    /// Families of tasks with another default, each with its value in TOML.
+    pub presets: Vec<(TaskFamily, String)>,
+    /// Smallest and largest value of a count.
+    pub range: Option<(i64, i64)>,
+}
+
+impl KeyReference {
+    /// Meaning, range and default in one paragraph.
+    pub fn paragraph(&self) -> String {
+        let mut text = self.text.clone();
+        match self.range {
+            Some((least, i64::MAX)) => text += &format!(" At least {least}."),
+            Some((least, most)) => text += &format!(" From {least} to {most}."),
+            None => {}
+        }
+        text += &format!(" Default: {}", self.default);
+        for (family, value) in &self.presets {
+            text += &format!(", on {} tasks {value}", family.name());
+        }
+        text + "."
+    }
+}
+
+/// The keys of `run` and `train`.
+pub fn shared_keys() -> Vec<KeyReference> {
+    let run = ResolvedTables::new(&AlgoConfig::all_defaults()[0]);
+    let mut keys = run.keys("run", &RunTable::parameters());
+    keys.extend(run.keys("train", &TrainTable::parameters()));
+    keys
+}
+
+/// The keys of `algo` for an algorithm.
+pub fn algo_keys(algo: &AlgoConfig) -> Vec<KeyReference> {
+    ResolvedTables::new(algo).keys("algo", &algo.parameters())
+}
+
+/// The configuration of a run as TOML, with the documentation of every key as a comment.
+pub fn documented(run: &ResolvedRun) -> String {
+    let (table, mut text) = (run.to_table(), String::new());
+    let (run_keys, train_keys) = shared_keys().into_iter().partition(|key| key.key.starts_with("run."));
+    let tables: [(&str, &str, Vec<KeyReference>); 3] = [
+        ("run", "Task, algorithm, seed, length and limit of the run.", run_keys),
+        ("train", "Training settings shared by all algorithms.", train_keys),
+        ("algo", run.algo.info().summary, algo_keys(&run.algo)),
+    ];
+    for (name, summary, keys) in tables {
+        text += &format!("# {summary}\n[{name}]\n");
+        for key in keys {
+            let leaf = key.key.rsplit('.').next().unwrap_or_default();
+            let value = table.get(name).and_then(|t| t.get(leaf)).map(Value::to_string).unwrap_or_default();
+            text += &format!("{}{leaf} = {value}\n", comment(&key.paragraph()));
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// A paragraph as lines of a TOML comment, at most 100 characters wide where words allow.
+pub fn comment(text: &str) -> String {
+    let (mut lines, mut line) = (String::new(), String::from("#"));
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > 100 && line.len() > 1 {
+            lines += &format!("{line}\n");
+            line = String::from("#");
+        }
+        line += &format!(" {word}");
+    }
+    lines + &line + "\n"
+}
+
+/// The tables of the defaults and of the presets of every family.
+struct ResolvedTables {
+    defaults: Table,
+    presets: Vec<(TaskFamily, Table)>,
+}
+
+impl ResolvedTables {
+    fn new(algo: &AlgoConfig) -> Self {
+        let preset = |family| (family, tables(&TrainTable::preset(family), &algo.preset(family)));
+        let default = AlgoConfig::by_name(algo.name()).unwrap_or_else(|| algo.clone());
+        Self {
+            defaults: tables(&TrainTable::default(), &default),
+            presets: TaskFamily::ALL.into_iter().map(preset).collect(),
+        }
+    }
+
+    fn keys(&self, table: &str, parameters: &[Parameter]) -> Vec<KeyReference> {
+        let value = |tables: &Table, key: &str| tables.get(table)?.get(key).map(Value::to_string);
+        let reference = |parameter: &Parameter| {
+            let key = format!("{table}.{}", parameter.key);
+            let default = value(&self.defaults, parameter.key).unwrap_or_default();
+            let presets = self.presets.iter().filter_map(|(family, tables)| {
+                let preset = value(tables, parameter.key)?;
+                (preset != default).then_some((*family, preset))
+            });
+            let (presets, range) = (presets.collect(), range_of(&key));
+            KeyReference { key, text: parameter.text(), default, presets, range }
+        };
+        parameters.iter().map(reference).collect()
+    }
+}
+
+fn tables(train: &TrainTable, algo: &AlgoConfig) -> Table {
+    let run = ResolvedRun { run: RunTable::default(), train: train.clone(), algo: algo.clone() };
+    run.to_table()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a key without documentation, documentation of a key that does not exist, a default that is not the one in
+    /// use, and a preset that is not told.
+    #[test]
+    fn every_key_of_every_algorithm_is_documented_with_the_default_in_use() {
+        for algo in AlgoConfig::all_defaults() {
+            let run = ResolvedRun::from_layers(None, &[format!("run.algo={}", algo.name())]).unwrap();
+            let tables = run.to_table();
+            let mut keys = shared_keys();
+            keys.extend(algo_keys(&algo));
+            let mut found = 0;
+            for key in &keys {
+                let (table, leaf) = key.key.split_once('.').unwrap();
+                let value = tables[table].get(leaf).unwrap_or_else(|| panic!("no {}", key.key)).to_string();
+                let varies = ["run.algo", "train.threads"].contains(&key.key.as_str());
+                assert!(varies || value == key.default, "{}: {value}, documented {}", key.key, key.default);
+                found += 1;
+            }
+            let all: usize = tables.values().map(|t| t.as_table().unwrap().len()).sum();
+            assert_eq!(found, all, "{}", algo.name());
+        }
+        let paragraph = |key: &str| {
+            let all = [shared_keys(), algo_keys(&AlgoConfig::all_defaults()[0])].concat();
+            all.iter().find(|k| k.key == key).unwrap().paragraph()
+        };
+        assert_eq!(
+            paragraph("train.passes"),
+            "Maximum number of passes over the batch per epoch. From 1 to 1000000. Default: 40."
+        );
+        assert!(paragraph("train.target_kl").ends_with("Default: 0.006, on velocity tasks 0.02."));
+        assert!(paragraph("algo.joint_clip").ends_with("Default: false, on velocity tasks true."));
+    }
+
+    #[test]
+    fn the_documented_configuration_is_the_configuration() {
+        for algo in AlgoConfig::all_defaults() {
+            let set = [format!("run.algo={}", algo.name()), "train.gamma=0.9".to_owned()];
+            let run = ResolvedRun::from_layers(None, &set).unwrap();
+            let text = documented(&run);
+            assert_eq!(ResolvedRun::from_layers(Some(&text), &[]).unwrap(), run, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Evaluations of a run: `eval.json`, in its present form and in that of version 0.3.
+//!
+//! ```text
+//! now  {"hash", "evaluations": [{"policy": "mean"|"sampled", "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}]}
+//! 0.3  {"hash", "stochastic": bool, "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}
+//! ```
+
+use serde_json::Value;
+
+/// How actions were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    /// Drawn from the policy, as in training.
+    Sampled,
+    /// The mean of the policy, or its likeliest action.
+    Mean,
+    /// The file does not say.
+    Unknown,
+}
+
+impl Policy {
+    /// Every way, in the order of tables.
+    pub(crate) const ALL: [Self; 3] = [Self::Sampled, Self::Mean, Self::Unknown];
+
+    /// Name in tables and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sampled => "sampled actions",
+            Self::Mean => "mean action",
+            Self::Unknown => "policy not recorded",
+        }
+    }
+}
+
+/// Means over the episodes of one evaluation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// How actions were chosen.
+    pub policy: Policy,
+    /// Number of episodes.
+    pub episodes: u64,
+    /// Mean return.
+    pub ret: f64,
+    /// Mean cost.
+    pub cost: f64,
+    /// Share of the episodes whose cost is within the limit.
+    pub within: Option<f64>,
+}
+
+/// Evaluations of an `eval.json`, and the hash of the checkpoint that was evaluated.
+pub(crate) fn parse(text: &str) -> Result<(Vec<Evaluation>, Option<String>), String> {
+    let file: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let evaluations = match file.get("evaluations") {
+        Some(list) => {
+            let list = list.as_array().ok_or("`evaluations` is not a list")?;
+            list.iter().map(evaluation).collect::<Result<_, _>>()?
+        }
+        None => vec![evaluation(&file)?],
+    };
+    Ok((evaluations, file.get("hash").and_then(Value::as_str).map(str::to_owned)))
+}
+
+fn evaluation(value: &Value) -> Result<Evaluation, String> {
+    let number = |table: &str, key: &str| value.get(table)?.get(key)?.as_f64();
+    let need = |table: &str| number(table, "mean").ok_or_else(|| format!("`{table}.mean` is missing"));
+    let policy =
+        match (value.get("policy").and_then(Value::as_str), value.get("stochastic").and_then(Value::as_bool))
+        {
+            (Some("mean"), _) | (None, Some(false)) => Policy::Mean,
+            (Some("sampled"), _) | (None, Some(true)) => Policy::Sampled,
+            _ => Policy::Unknown,
+        };
+    Ok(Evaluation {
+        policy,
+        episodes: value.get("episodes").and_then(Value::as_u64).ok_or("`episodes` is missing")?,
+        ret: need("return")?,
+        cost: need("cost")?,
+        within: number("cost", "p_feasible"),
+    })
+}
+
+/// The evaluation of a policy that has the most episodes; of two with as many, the last.
+pub(crate) fn of_policy(evaluations: &[Evaluation], policy: Policy) -> Option<&Evaluation> {
+    evaluations.iter().filter(|e| e.policy == policy).max_by_key(|e| e.episodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read() {
+        let one = |policy: &str, cost: f64| {
+            format!(
+                r#"{{{policy} "episodes": 4, "return": {{"mean": 1.5}}, "cost": {{"mean": {cost}, "p_feasible": 0.25}}, "hash": "ab"}}"#
+            )
+        };
+        for (key, policy) in [
+            ("", Policy::Unknown),
+            (r#""stochastic": false,"#, Policy::Mean),
+            (r#""stochastic": true,"#, Policy::Sampled),
+        ] {
+            let (got, hash) = parse(&one(key, 30.0)).unwrap();
+            let want = Evaluation { policy, episodes: 4, ret: 1.5, cost: 30.0, within: Some(0.25) };
+            assert_eq!((got, hash.as_deref()), (vec![want], Some("ab")));
+        }
+        let list = [one(r#""policy": "sampled","#, 3.0), one(r#""policy": "mean","#, 9.0)].join(",");
+        let (got, _) = parse(&format!(r#"{{"hash": "cd", "evaluations": [{list}]}}"#)).unwrap();
+        assert_eq!(of_policy(&got, Policy::Sampled).map(|e| e.cost), Some(3.0));
+        assert_eq!(of_policy(&got, Policy::Mean).map(|e| e.cost), Some(9.0));
+        assert_eq!(of_policy(&got, Policy::Unknown), None);
+    }
+
+    #[test]
+    fn of_several_evaluations_the_longest_counts_and_then_the_last() {
+        let e = |episodes, cost| Evaluation { policy: Policy::Mean, episodes, ret: 0.0, cost, within: None };
+        let cost = |list: &[Evaluation]| of_policy(list, Policy::Mean).map(|e| e.cost);
+        assert_eq!(cost(&[e(100, 1.0), e(10, 2.0)]), Some(1.0));
+        assert_eq!(cost(&[e(10, 1.0), e(10, 2.0)]), Some(2.0));
+    }
+
+    #[test]
+    fn a_broken_file_says_what_is_missing() {
+        for (text, part) in [
+            ("{", "EOF"),
+            (r#"{"episodes": 1}"#, "`return.mean`"),
+            (r#"{"evaluations": 3}"#, "not a list"),
+            (r#"{"return": {"mean": 1}, "cost": {"mean": 1}}"#, "`episodes`"),
+        ] {
+            assert!(parse(text).unwrap_err().contains(part), "{text}: {:?}", parse(text));
+        }
+    }
+}

@@ -1,0 +1,678 @@
+//! Reading finished, running and broken run folders, ours and OmniSafe's, without ever giving up on the rest.
+//!
+//! ```text
+//! ours      config.toml (run.task, run.algo, run.seed, run.limit)                     progress.csv
+//! OmniSafe  config.json (env_id, algo, seed, algo_cfgs|lagrange_cfgs.cost_limit)      progress.csv
+//! ```
+//! A folder that cannot be used becomes a [`Note`]; a half-written last row is left out; an empty cell is a value that
+//! did not exist yet. Only three columns are needed: `TotalEnvSteps`, `Metrics/EpRet`, `Metrics/EpCost`. `eval.json` and the
+//! manifest of the newest checkpoint are read if they are there. Every file is read once, row by row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use epo_algos::report as metrics;
+use epo_core::Metric;
+use rayon::prelude::*;
+
+use crate::date;
+use crate::evaluation::{self, Evaluation};
+use crate::files::{MOST_RECORD_BYTES, open, printable, read_text};
+use crate::settings::{Tree, leaves};
+
+/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
+pub const VERSION_KEY: &str = "epo_version";
+
+/// Says that a run was begun by another version of this program; `None` for this version.
+pub fn version_note(version: &str) -> Option<String> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let differs = version != VERSION;
+    differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
+}
+
+/// Who wrote a run folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// This program.
+    Epo,
+    /// OmniSafe.
+    OmniSafe,
+}
+
+/// One row of `progress.csv`, as far as reports need it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Epoch, counted from 0.
+    pub epoch: usize,
+    /// Environment steps so far.
+    pub steps: f64,
+    /// Mean return of the last episodes.
+    pub ret: f64,
+    /// Mean cost of the last episodes.
+    pub cost: f64,
+}
+
+/// Columns that show how the learning went, with their names in figures.
+pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
+    (metrics::KL, "KL divergence"),
+    (metrics::MU, "penalty factor μ"),
+    (metrics::LAMBDA, "multiplier λ"),
+    (metrics::EXPLAINED_R, "explained variance, return"),
+    (metrics::EXPLAINED_C, "explained variance, cost"),
+];
+
+/// Most rows of diagnostics that are kept of a run; a run with more is thinned.
+const MOST_DIAGNOSTICS: usize = 200;
+
+/// A run that can be shown.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Run folder.
+    pub path: PathBuf,
+    /// Program that wrote it.
+    pub source: Source,
+    /// Task id.
+    pub task: String,
+    /// Algorithm, as the folder names it.
+    pub algo: String,
+    /// Seed.
+    pub seed: u64,
+    /// Limit of the episode cost.
+    pub limit: f64,
+    /// Every setting as text, by its dotted name.
+    pub config: BTreeMap<String, String>,
+    /// Columns of `progress.csv`.
+    pub columns: Vec<String>,
+    /// Rows with return and cost, by rising steps.
+    pub points: Vec<Point>,
+    /// Environment steps of the longest epoch.
+    pub epoch_steps: f64,
+    /// Steps and values of `DIAGNOSTICS`, NaN where there is none; at most `MOST_DIAGNOSTICS` rows.
+    pub(crate) diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
+    /// Where the time went, if the columns are there.
+    pub seconds_per_million: Option<Timing>,
+    /// Evaluations of the final policy.
+    pub evaluations: Vec<Evaluation>,
+    /// Hash of the newest checkpoint.
+    pub hash: Option<String>,
+    /// Date and time in the name of the folder (UTC).
+    pub begun: Option<String>,
+    /// Date and time at which `progress.csv` was last written (UTC).
+    pub written: Option<String>,
+}
+
+impl Run {
+    /// Environment steps at the end.
+    pub fn steps(&self) -> f64 {
+        self.points.last().map_or(0.0, |p| p.steps)
+    }
+
+    /// Seconds of all its epochs, if they were recorded.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.seconds_per_million?.total * 1e-6 * self.steps())
+    }
+}
+
+/// Seconds per million environment steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// Collecting.
+    pub rollout: f64,
+    /// Updating.
+    pub update: f64,
+    /// Whole epochs.
+    pub total: f64,
+}
+
+/// Something the reader should know about one folder or file.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Note {
+    /// Folder, file or task.
+    pub path: PathBuf,
+    /// A full sentence.
+    pub message: String,
+}
+
+impl Note {
+    pub(crate) fn new(path: &Path, message: impl AsRef<str>) -> Self {
+        Self { path: path.to_owned(), message: printable(message.as_ref()).into_owned() }
+    }
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, printable(&self.path.to_string_lossy()))
+    }
+}
+
+/// Deepest folder below an argument that is searched for runs.
+const MAX_DEPTH: usize = 8;
+
+/// Reads every run at or below `paths`, in the order of their names; whatever cannot be used is noted. A run whose
+/// configuration names no cost limit, such as OmniSafe's PPO, has `limit`.
+pub fn read_runs(paths: &[PathBuf], limit: Option<f64>) -> (Vec<Run>, Vec<Note>) {
+    let (folders, mut notes) = find_runs(paths);
+    let read: Vec<_> = folders.par_iter().map(|dir| read_run(dir, limit)).collect();
+    let mut runs = Vec::with_capacity(folders.len());
+    for (dir, result) in folders.iter().zip(read) {
+        match result {
+            Ok((run, more)) => {
+                runs.push(run);
+                notes.extend(more.into_iter().map(|message| Note::new(dir, message)));
+            }
+            Err(message) => notes.push(Note::new(dir, format!("{message} The run is left out."))),
+        }
+    }
+    note_differing_columns(&runs, &mut notes);
+    (runs, notes)
+}
+
+/// Finds every run folder at or below `paths`, each once, in the order of their names. Links are not followed.
+pub fn find_runs(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Note>) {
+    let (mut folders, mut notes) = (Vec::new(), Vec::new());
+    for path in paths {
+        let (had_folders, had_notes) = (folders.len(), notes.len());
+        search(path, 0, &mut folders, &mut notes);
+        if folders.len() == had_folders && notes.len() == had_notes {
+            notes.push(Note::new(path, "No run folder was found: there is no progress.csv at or below it."));
+        }
+    }
+    if paths.len() > 1 {
+        // the same folder may have been named twice, directly and through its parent
+        let mut seen = BTreeSet::new();
+        folders.retain(|dir: &PathBuf| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())));
+    }
+    (folders, notes)
+}
+
+fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<Note>) {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries.filter_map(Result::ok),
+        Err(e) => return notes.push(Note::new(dir, format!("The folder cannot be read: {e}."))),
+    };
+    let mut children = Vec::new();
+    for entry in entries {
+        if ["config.toml", "config.json", "progress.csv"].iter().any(|name| entry.file_name() == *name) {
+            return folders.push(dir.to_owned());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            children.push(entry.path());
+        }
+    }
+    if depth < MAX_DEPTH {
+        children.sort();
+        for child in children {
+            search(&child, depth + 1, folders, notes);
+        }
+    }
+}
+
+/// Reads one run folder; `limit` is for a run that names none. `Err` says why it cannot be shown; the list of an `Ok`
+/// says what was left out.
+pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
+    let read = |name: &str| read_text(&dir.join(name));
+    let mut notes = Vec::new();
+    let (source, config) = match (read("config.toml")?, read("config.json")?) {
+        (Some(text), _) => {
+            let table: toml::Table = text
+                .parse()
+                .map_err(|e: toml::de::Error| format!("config.toml is broken: {}.", e.message()))?;
+            let mut config = flat(&table);
+            // a run of a version that did not know the key had published physics
+            config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
+            (Source::Epo, config)
+        }
+        (None, Some(text)) => {
+            let table: serde_json::Map<_, _> =
+                serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
+            (Source::OmniSafe, flat(&table))
+        }
+        (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
+    };
+    let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
+    let version = version.and_then(|version| version_note(version));
+    let mut given = None;
+    let progress = open(&dir.join("progress.csv"), MOST_RECORD_BYTES)
+        .and_then(|file| {
+            let (file, about) = file.ok_or("There is no progress.csv: the run has not finished an epoch.")?;
+            let written = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let written = written.and_then(|since| date::minutes(&date::utc(since.as_secs())));
+            Ok((Progress::read(BufReader::with_capacity(1 << 16, file), &mut notes)?, written))
+        })
+        .and_then(|progress| {
+            let own = limit_of(source, &config);
+            let limit =
+                own.or(limit).ok_or("The config names no cost limit; `--limit` would give it one.")?;
+            if own.is_none() {
+                given = Some(format!(
+                    "The config names no cost limit; the limit {limit} is taken from `--limit`."
+                ));
+            }
+            Ok((progress, limit, identity(dir, source, &config)?))
+        });
+    // a run of another version may lack what this one needs: that is then the likely reason
+    let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
+    let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
+    notes.extend(given);
+    notes.extend(version.map(|v| format!("Careful: {v}.")));
+    let (evaluations, evaluated) = evaluations(dir, &mut notes);
+    let run = Run {
+        path: dir.to_owned(),
+        source,
+        task,
+        algo,
+        seed,
+        limit,
+        config,
+        columns: progress.columns,
+        points: progress.points,
+        epoch_steps: progress.epoch_steps,
+        diagnostics: progress.diagnostics,
+        seconds_per_million: progress.timing,
+        evaluations,
+        hash: checkpoint_hash(dir).or(evaluated),
+        begun: dir.file_name().and_then(|name| date::minutes(&name.to_string_lossy())),
+        written,
+    };
+    Ok((run, notes))
+}
+
+/// Evaluations of a run folder, and the hash of the checkpoint that was evaluated.
+fn evaluations(dir: &Path, notes: &mut Vec<String>) -> (Vec<Evaluation>, Option<String>) {
+    let parsed = read_text(&dir.join("eval.json")).and_then(|text| match text {
+        Some(text) => evaluation::parse(&text).map_err(|e| format!("eval.json is broken: {e}.")),
+        None => Ok((Vec::new(), None)),
+    });
+    parsed.unwrap_or_else(|e| {
+        notes.push(format!("{e} The evaluation is left out."));
+        (Vec::new(), None)
+    })
+}
+
+/// Hash in the manifest of the checkpoint with the highest number; `None` if there is none that can be read.
+fn checkpoint_hash(dir: &Path) -> Option<String> {
+    let entries = fs::read_dir(dir.join("checkpoint")).ok()?.filter_map(Result::ok);
+    let newest =
+        entries.filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok().map(|n| (n, e.path()))).max()?;
+    let manifest = read_text(&newest.1.join("manifest.json")).ok()??;
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).ok()?;
+    Some(printable(manifest.get("hash")?.as_str()?).into_owned())
+}
+
+/// Every setting as text, by its dotted name.
+fn flat<'a, V: Tree + 'a>(table: impl IntoIterator<Item = (&'a String, &'a V)>) -> BTreeMap<String, String> {
+    let text =
+        |(name, value): (String, &V)| (printable(&name).into_owned(), printable(&value.text()).into_owned());
+    leaves(table).into_iter().map(text).collect()
+}
+
+/// Task, algorithm and seed from the config, else from OmniSafe's folder names `ALGO-{TASK}/seed-SSS-…`.
+fn identity(
+    dir: &Path,
+    source: Source,
+    config: &BTreeMap<String, String>,
+) -> Result<(String, String, u64), String> {
+    let keys = match source {
+        Source::Epo => ["run.task", "run.algo", "run.seed"],
+        Source::OmniSafe => ["env_id", "algo", "seed"],
+    };
+    let named = |path: Option<&Path>| {
+        path.and_then(Path::file_name).map(|n| printable(&n.to_string_lossy()).into_owned())
+    };
+    let parent = named(dir.parent()).unwrap_or_default();
+    let (algo_of_name, task_of_name) = match parent.split_once("-{") {
+        Some((algo, task)) => (Some(algo.to_owned()), Some(task.trim_end_matches('}').to_owned())),
+        None => (None, None),
+    };
+    let seed_of_name =
+        named(Some(dir)).and_then(|n| n.strip_prefix("seed-")?.split('-').next().map(str::to_owned));
+    let get = |i: usize, fallback: Option<String>| {
+        let found = config.get(keys[i]).cloned().or(fallback);
+        found.ok_or_else(|| format!("The config has no `{}`: the run may be of another version.", keys[i]))
+    };
+    let seed = get(2, seed_of_name)?;
+    let seed = seed.parse().map_err(|_| format!("The seed `{seed}` is not a whole number."))?;
+    Ok((get(0, task_of_name)?, get(1, algo_of_name)?, seed))
+}
+
+fn limit_of(source: Source, config: &BTreeMap<String, String>) -> Option<f64> {
+    let keys: &[&str] = match source {
+        Source::Epo => &["run.limit"],
+        Source::OmniSafe => &["algo_cfgs.cost_limit", "lagrange_cfgs.cost_limit"],
+    };
+    let value: f64 = keys.iter().find_map(|key| config.get(*key)?.parse().ok())?;
+    value.is_finite().then_some(value)
+}
+
+/// Content of `progress.csv`.
+struct Progress {
+    columns: Vec<String>,
+    points: Vec<Point>,
+    epoch_steps: f64,
+    diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
+    timing: Option<Timing>,
+}
+
+/// Longest row of `progress.csv` that is read, in bytes.
+const MOST_ROW_BYTES: u64 = 1 << 20;
+
+/// Places of the columns that reports need.
+struct Places {
+    columns: usize,
+    steps: usize,
+    ret: usize,
+    cost: usize,
+    times: [Option<usize>; 3],
+    diagnostics: [Option<usize>; DIAGNOSTICS.len()],
+}
+
+impl Places {
+    fn of(columns: &[String]) -> Result<Self, String> {
+        let find = |name: &str| columns.iter().position(|c| c == name);
+        let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
+        Ok(Self {
+            columns: columns.len(),
+            steps: need("TotalEnvSteps")?,
+            ret: need("Metrics/EpRet")?,
+            cost: need("Metrics/EpCost")?,
+            times: ["Time/Rollout", "Time/Update", "Time/Epoch"].map(find),
+            diagnostics: DIAGNOSTICS.map(|(metric, _)| find(metric.key)),
+        })
+    }
+}
+
+impl Progress {
+    fn read(mut file: impl BufRead, notes: &mut Vec<String>) -> Result<Self, String> {
+        let mut line = Vec::new();
+        // one row without its line end; `None` at the end of the file
+        let mut next_row = |notes: &mut Vec<String>| -> Result<Option<String>, String> {
+            loop {
+                line.clear();
+                let read = (&mut file).take(MOST_ROW_BYTES).read_until(b'\n', &mut line);
+                if read.map_err(|e| format!("progress.csv cannot be read: {e}."))? == 0 {
+                    return Ok(None);
+                }
+                if line.last() != Some(&b'\n') {
+                    if line.len() as u64 == MOST_ROW_BYTES {
+                        return Err("progress.csv cannot be read: a row is longer than 1 MiB.".into());
+                    }
+                    notes.push("The last row of progress.csv is half-written and left out.".into());
+                    return Ok(None);
+                }
+                let row = String::from_utf8_lossy(&line);
+                if !row.trim().is_empty() {
+                    return Ok(Some(row.trim_end().to_owned()));
+                }
+            }
+        };
+        let header = next_row(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
+        let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
+        let columns: Vec<String> = header.split(',').map(column).collect();
+        let places = Places::of(&columns)?;
+        let mut sums = [0.0; 3];
+        let (mut points, mut diagnostics) = (Vec::new(), Vec::new());
+        let (mut broken, mut epoch, mut last_steps, mut epoch_steps) = (0, 0, 0.0, 0.0_f64);
+        while let Some(row) = next_row(notes)? {
+            let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+            let number = |i: usize| cells[i].parse::<f64>().ok().filter(|v| v.is_finite());
+            let steps = match cells.len() == places.columns {
+                true => number(places.steps).filter(|&s| s > last_steps),
+                false => None,
+            };
+            let Some(steps) = steps else {
+                broken += 1;
+                continue;
+            };
+            epoch_steps = epoch_steps.max(steps - last_steps);
+            last_steps = steps;
+            for (sum, column) in sums.iter_mut().zip(places.times) {
+                *sum += column.and_then(number).unwrap_or(f64::NAN);
+            }
+            let value = |column: Option<usize>| column.and_then(number).map_or(f32::NAN, |v| v as f32);
+            diagnostics.push((steps, places.diagnostics.map(value)));
+            match (number(places.ret), number(places.cost)) {
+                (Some(ret), Some(cost)) => points.push(Point { epoch, steps, ret, cost }),
+                // no episode had finished yet; anything else in the cell is broken
+                _ if cells[places.ret].is_empty() || cells[places.cost].is_empty() => {}
+                _ => broken += 1,
+            }
+            epoch += 1;
+        }
+        match broken {
+            0 => {}
+            1 => notes.push("1 row of progress.csv is broken and left out.".into()),
+            n => notes.push(format!("{n} rows of progress.csv are broken and left out.")),
+        }
+        if points.is_empty() {
+            return Err("progress.csv holds no finished episode yet.".into());
+        }
+        let timing = sums.iter().all(|s| s.is_finite()).then(|| {
+            let [rollout, update, total] = sums.map(|s| s / last_steps * 1e6);
+            Timing { rollout, update, total }
+        });
+        points.shrink_to_fit();
+        let stride = diagnostics.len().div_ceil(MOST_DIAGNOSTICS);
+        let diagnostics = diagnostics.into_iter().step_by(stride).collect();
+        Ok(Self { columns, points, epoch_steps, diagnostics, timing })
+    }
+}
+
+fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
+    // the columns of an algorithm are its own; among runs of one algorithm they should agree
+    let mut first: BTreeMap<(Source, &str), (&Run, BTreeSet<&str>)> = BTreeMap::new();
+    for run in runs {
+        let names = || run.columns.iter().map(String::as_str).collect();
+        let (model, known) = first.entry((run.source, &run.algo)).or_insert_with(|| (run, names()));
+        if model.columns == run.columns {
+            continue;
+        }
+        let own: BTreeSet<&str> = names();
+        if let Some(odd) = known.symmetric_difference(&own).next() {
+            let which = model.path.display();
+            let message = format!("The columns differ from those of {which}, by {odd} for one.");
+            notes.push(Note::new(&run.path, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const CONFIG: &str =
+        "[run]\ntask = \"T-v0\"\nalgo = \"epo\"\nseed = 3\nlimit = 25.0\n[train]\nenvs = 4\n";
+    const HEADER: &str = "Train/Epoch,Metrics/EpRet,Metrics/EpCost,TotalEnvSteps\n";
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    fn progress(rows: &str) -> String {
+        format!("{HEADER}{rows}")
+    }
+
+    #[test]
+    fn our_folder_is_read() {
+        let dir = folder(&[
+            ("config.toml", CONFIG),
+            ("progress.csv", &progress("0,,,10\n1,1.5,40,20\n2,2,30,30\n")),
+        ]);
+        let (run, notes) = read_run(dir.path(), None).unwrap();
+        assert_eq!((run.task.as_str(), run.algo.as_str(), run.seed, run.limit), ("T-v0", "epo", 3, 25.0));
+        assert_eq!(run.config["train.envs"], "4");
+        assert_eq!(run.config["run.physics"], "published", "a run of version 0.3 does not name it");
+        let first = Point { epoch: 1, steps: 20.0, ret: 1.5, cost: 40.0 };
+        assert_eq!(
+            (run.points[0], run.points.len()),
+            (first, 2),
+            "the empty cells are no point but an epoch"
+        );
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+
+    #[test]
+    fn omnisafe_folder_is_read() {
+        let config = r#"{"seed": 5, "env_id": "T-v0", "algo": "PPOLag", "algo_cfgs": {"gamma": 0.99},
+            "lagrange_cfgs": {"cost_limit": 25.0}}"#;
+        let rows = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Rollout,Time/Update,Time/Epoch\r\n\
+                    1.0,60.0,20000.0,10.0,5.0,16.0\r\n2.0,50.0,40000.0,10.0,5.0,16.0\r\n";
+        let dir = folder(&[("config.json", config), ("progress.csv", rows)]);
+        let (run, _) = read_run(dir.path(), None).unwrap();
+        assert_eq!(
+            (run.source, run.algo.as_str(), run.seed, run.limit),
+            (Source::OmniSafe, "PPOLag", 5, 25.0)
+        );
+        let timing = run.seconds_per_million.unwrap(); // 20 s, 10 s and 32 s in 40 000 steps
+        assert!((timing.rollout - 500.0).abs() < 1e-9 && (timing.update - 250.0).abs() < 1e-9, "{timing:?}");
+        assert!((timing.total - 800.0).abs() < 1e-9, "{timing:?}");
+        assert!((run.seconds().unwrap() - 32.0).abs() < 1e-9);
+    }
+
+    /// Shape of OmniSafe 0.5.0: lists and nested tables in the configuration, rows that end in CR LF, columns that no
+    /// report needs, and a folder whose run has not finished its first epoch.
+    #[test]
+    fn omnisafe_0_5_folders_are_read() {
+        let config = |total: u32| {
+            format!(
+                r#"{{"seed": 0, "train_cfgs": {{"device": "cpu", "total_steps": {total}, "epochs": 2}},
+                "algo_cfgs": {{"steps_per_epoch": 20000, "update_iters": 40, "clip": 0.2, "use_cost": true}},
+                "logger_cfgs": {{"use_wandb": false, "log_dir": "./out", "window_lens": 100}},
+                "model_cfgs": {{"std_range": [0.5, 0.1], "actor": {{"hidden_sizes": [64, 64], "lr": 0.0003}}}},
+                "lagrange_cfgs": {{"cost_limit": 25.0, "lambda_lr": 0.035}}, "env_cfgs": {{}},
+                "exp_increment_cfgs": {{"train_cfgs": {{"total_steps": {total}}}}},
+                "exp_name": "PPOLag-{{T-v0}}", "env_id": "T-v0", "algo": "PPOLag"}}"#
+            )
+        };
+        let rows = "Metrics/EpRet,Metrics/EpCost,Metrics/EpLen,Train/Epoch,Train/PolicyRatio/Min,TotalEnvSteps,\
+                    Time/Total,Time/Rollout,Time/Update,Time/Epoch,Time/FPS,Metrics/LagrangeMultiplier\r\n\
+                    -0.25,76.25,1000.0,0.0,1.0,20000.0,193.5,94.5,98.5,193.25,103.5,0.036\r\n";
+        let dir = folder(&[
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/config.json", &config(40_000)),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/progress.csv", ""),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-00-00-00/torch_save/epoch-0.pt", "x"),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/config.json", &config(20_000)),
+            ("PPOLag-{T-v0}/seed-000-2026-01-01-01-00-00/progress.csv", rows),
+        ]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
+        let point = Point { epoch: 0, steps: 20_000.0, ret: -0.25, cost: 76.25 };
+        assert_eq!((runs.len(), &runs[0].points[..], runs[0].limit), (1, &[point][..], 25.0));
+        assert!((runs[0].seconds().unwrap() - 193.25).abs() < 1e-9);
+        assert!(notes.len() == 1 && notes[0].message.contains("has not finished an epoch"), "{notes:?}");
+    }
+
+    #[test]
+    fn omnisafe_names_stand_in_for_missing_keys() {
+        let config = r#"{"algo_cfgs": {"cost_limit": 10}}"#;
+        let dir = folder(&[
+            ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/config.json", config),
+            ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/progress.csv", &progress("0,1,2,3\n")),
+        ]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
+        assert!(notes.is_empty(), "{notes:?}");
+        assert_eq!((runs[0].task.as_str(), runs[0].algo.as_str(), runs[0].seed), ("T-v0", "CPO", 7));
+    }
+
+    /// Kills: a run without a limit dropped though one was given, and a given limit put over a named one.
+    #[test]
+    fn a_limit_can_be_given_to_runs_that_name_none() {
+        let rows = progress("0,1,2,3\n");
+        let dir = folder(&[
+            ("CPO-{T}/seed-000-x/config.json", r#"{"algo_cfgs": {"cost_limit": 10}}"#),
+            ("CPO-{T}/seed-000-x/progress.csv", &rows),
+            ("PPO-{T}/seed-000-x/config.json", "{}"),
+            ("PPO-{T}/seed-000-x/progress.csv", &rows),
+        ]);
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], Some(25.0));
+        let limits: Vec<_> = runs.iter().map(|run| (run.algo.as_str(), run.limit)).collect();
+        assert_eq!(limits, [("CPO", 10.0), ("PPO", 25.0)]);
+        assert!(notes.len() == 1 && notes[0].message.contains("limit 25 is taken"), "{notes:?}");
+        let (runs, notes) = read_runs(&[dir.path().to_owned()], None);
+        assert!(runs.len() == 1 && notes[0].message.contains("--limit"), "{notes:?}");
+    }
+
+    #[test]
+    fn a_half_written_row_and_broken_rows_are_left_out() {
+        let text = progress("0,1,2,10\n1,1,2\n2,x,2,30\n3,1,2,30\n4,1,2,40\n5,1,2,50\n6,1,2,6");
+        let mut notes = Vec::new();
+        let got = Progress::read(text.as_bytes(), &mut notes).unwrap();
+        let steps: Vec<f64> = got.points.iter().map(|p| p.steps).collect();
+        assert_eq!(
+            steps,
+            [10.0, 40.0, 50.0],
+            "short row, word for a number, steps that do not rise, half a row"
+        );
+        assert!(notes[0].contains("half-written") && notes[1].contains("3 rows of"), "{notes:?}");
+    }
+
+    #[test]
+    fn each_bad_folder_says_why_and_the_rest_is_read() {
+        let good = progress("0,1,2,10\n");
+        let other = CONFIG.replace("[run]", "epo_version = \"0.0.1\"\n[run]");
+        let dir = folder(&[
+            ("a-good/config.toml", CONFIG),
+            ("a-good/progress.csv", &good),
+            ("b-no-config/progress.csv", &good),
+            ("c-no-progress/config.toml", CONFIG),
+            ("d-empty-progress/config.toml", CONFIG),
+            ("d-empty-progress/progress.csv", ""),
+            ("e-broken-config/config.toml", "[run\n"),
+            ("e-broken-config/progress.csv", &good),
+            ("f-no-cost/config.toml", CONFIG),
+            ("f-no-cost/progress.csv", "Metrics/EpRet,TotalEnvSteps\n1,2\n"),
+            ("g-old/config.toml", &other),
+            ("g-old/progress.csv", "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps\n1,2,3\n"),
+            ("h-no-limit/config.toml", "[run]\ntask = \"T\"\nalgo = \"epo\"\nseed = 1\n"),
+            ("h-no-limit/progress.csv", &good),
+            ("i-no-task/config.toml", "[run]\nlimit = 1\n"),
+            ("i-no-task/progress.csv", &good),
+            ("l-old-and-unreadable/config.toml", &other.replace("limit", "bound")),
+            ("l-old-and-unreadable/progress.csv", &good),
+            ("j-only-header/config.toml", CONFIG),
+            ("j-only-header/progress.csv", HEADER),
+        ]);
+        fs::create_dir(dir.path().join("k-empty")).unwrap();
+        let (runs, notes) =
+            read_runs(&[dir.path().to_owned(), dir.path().join("k-empty"), "none/such".into()], None);
+        let names: Vec<_> = runs.iter().map(|r| r.path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["a-good", "g-old"]);
+        let said = |name: &str| {
+            let found: Vec<_> =
+                notes.iter().filter(|n| n.path.ends_with(name)).map(|n| &*n.message).collect();
+            found.join(" ")
+        };
+        for (name, part) in [
+            ("b-no-config", "neither a config.toml"),
+            ("c-no-progress", "no progress.csv"),
+            ("d-empty-progress", "empty"),
+            ("e-broken-config", "config.toml is broken"),
+            ("f-no-cost", "no column Metrics/EpCost"),
+            ("g-old", "version 0.0.1"),
+            ("g-old", "columns differ"),
+            ("h-no-limit", "no cost limit"),
+            ("i-no-task", "`run.seed`"),
+            ("l-old-and-unreadable", "give it one. Note that the run was begun by version 0.0.1"),
+            ("j-only-header", "no finished episode"),
+            ("k-empty", "No run folder was found"),
+            ("none/such", "cannot be read"),
+        ] {
+            assert!(said(name).contains(part), "{name}: “{}” does not say “{part}”", said(name));
+        }
+    }
+
+    #[test]
+    fn a_run_named_twice_is_read_once() {
+        let dir = folder(&[("r/config.toml", CONFIG), ("r/progress.csv", &progress("0,1,2,10\n"))]);
+        let (runs, _) = read_runs(&[dir.path().to_owned(), dir.path().join("r")], None);
+        assert_eq!(runs.len(), 1);
+    }
+}

@@ -1,0 +1,195 @@
+//! Reports on run folders: histories, statistics, figures, tables and one page.
+//!
+//! ```text
+//! run folders ──history──▶ runs ──groups──▶ groups (equal but for the seed) ──figures──▶ figures/*.svg, *.png, curves/*.csv
+//!                                             └──tables──▶ tables/*.md, *.csv, *.tex
+//!                                                          index.html (all of it, no network), report.md
+//! ```
+//! [`write()`] makes a report; [`history`] reads run folders, ours and OmniSafe's. Nothing here trains or steps an
+//! environment. Cost is not smoothed unless asked for, and the figure then says so: smoothing hides violations.
+
+pub mod date;
+mod evaluation;
+mod figures;
+mod files;
+mod groups;
+pub mod history;
+mod page;
+pub mod plot;
+pub mod settings;
+pub mod stats;
+mod table;
+mod tables;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+pub use evaluation::{Evaluation, Policy};
+pub use files::printable;
+pub use groups::{Achieved, Band, Group};
+
+use figures::Figures;
+use history::{Note, read_runs};
+use table::Table;
+
+/// Choices of a report.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the shaded band shows.
+    pub band: Band,
+    /// Rows of the moving mean over returns; 1 for none.
+    pub smooth_return: usize,
+    /// Rows of the moving mean over costs; 1 for none.
+    pub smooth_cost: usize,
+    /// Share of a run's steps at its end that makes the final values.
+    pub final_share: f64,
+    /// Cost limit of runs that name none; without it they are left out.
+    pub limit: Option<f64>,
+    /// Heading of the page.
+    pub title: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let title = "Constrained reinforcement learning: report".into();
+        Self { band: Band::Std, smooth_return: 1, smooth_cost: 1, final_share: 0.1, limit: None, title }
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// None of the folders holds a run that can be shown.
+    #[error("no run can be shown: {}", first_note(.0))]
+    NoRuns(Vec<Note>),
+    /// The report cannot be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn first_note(notes: &[Note]) -> String {
+    notes.first().map_or_else(|| "no folder was named".to_owned(), ToString::to_string)
+}
+
+/// What a report was made of, and what was written. Serialised, it is what `epo report --json` prints.
+#[derive(Debug, serde::Serialize)]
+pub struct Summary {
+    /// The page.
+    pub page: PathBuf,
+    /// Every file that was written, the page last.
+    pub files: Vec<PathBuf>,
+    /// Runs shown.
+    pub runs: usize,
+    /// What so few seeds do not show.
+    pub caveats: Vec<String>,
+    /// What the reader should know about single folders.
+    pub notes: Vec<Note>,
+    /// Tables as data: `{"name", "title", "columns", "rows"}` each.
+    pub tables: Vec<serde_json::Value>,
+    /// Tables as Markdown, with the caveats.
+    #[serde(skip)]
+    pub markdown: String,
+}
+
+/// List of the files of a report, by which the next one in the folder knows what is out of date.
+const FILES: &str = "files.txt";
+
+/// Reads the runs and writes the report into `out`.
+pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary, ReportError> {
+    let (runs, mut notes) = read_runs(paths, options.limit);
+    if runs.is_empty() {
+        return Err(ReportError::NoRuns(notes));
+    }
+    let groups = groups::groups(runs, options.final_share, &mut notes);
+    let shown = groups.iter().map(|group| group.runs.len()).sum();
+    let figures = Figures::of(&groups, options);
+    let tables = tables::tables(&groups, options.final_share);
+    let caveats = tables::caveats(&groups);
+
+    let before = files::read_text(&out.join(FILES)).ok().flatten().unwrap_or_default();
+    let mut files = Vec::new();
+    let mut save = |path: PathBuf, bytes: &[u8]| save(path, bytes).map(|path| files.push(path));
+    for figure in figures.all() {
+        save(out.join("figures").join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
+        save(out.join("figures").join(format!("{}.png", figure.name)), &figure.png)?;
+    }
+    for (name, text) in &figures.curves {
+        save(out.join("curves").join(format!("{name}.csv")), text.as_bytes())?;
+    }
+    for table in &tables {
+        let path = |ending: &str| out.join("tables").join(format!("{}.{ending}", table.name));
+        save(path("md"), table.to_markdown().as_bytes())?;
+        save(path("csv"), table.to_csv().as_bytes())?;
+        save(path("tex"), table.to_latex().as_bytes())?;
+    }
+    let markdown = markdown(&tables, &caveats);
+    save(
+        out.join("report.md"),
+        format!("# {}\n\n{markdown}", table::markdown_text(&options.title)).as_bytes(),
+    )?;
+    let page = out.join("index.html");
+    let content = page::Page {
+        options,
+        groups: &groups,
+        figures: &figures,
+        tables: &tables,
+        caveats: &caveats,
+        notes: &notes,
+    };
+    save(page.clone(), content.render().as_bytes())?;
+    remove_old(out, &before, &files);
+    let names: Vec<_> = files.iter().filter_map(|file| file.strip_prefix(out).ok()?.to_str()).collect();
+    self::save(out.join(FILES), (names.join("\n") + "\n").as_bytes())?;
+    let tables = tables.iter().map(Table::to_json).collect();
+    Ok(Summary { page, files, runs: shown, caveats, notes, tables, markdown })
+}
+
+/// Removes the files of the report before that this one did not write; nothing else in the folder, and nothing outside
+/// it, not even through a link.
+fn remove_old(out: &Path, before: &str, files: &[PathBuf]) {
+    let files: BTreeSet<&PathBuf> = files.iter().collect();
+    let inside = |name: &&str| Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
+    let has_link = |path: &Path| {
+        let within = path.ancestors().skip(1).take_while(|folder| *folder != out);
+        within.into_iter().any(Path::is_symlink)
+    };
+    for old in before.lines().filter(inside).map(|name| out.join(name)) {
+        if !files.contains(&old) && !has_link(&old) {
+            let _ = fs::remove_file(old); // gone already, or not ours any more
+        }
+    }
+}
+
+fn save(path: PathBuf, bytes: &[u8]) -> Result<PathBuf, ReportError> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let write = || {
+        fs::create_dir_all(parent)?;
+        if path.is_symlink() {
+            fs::remove_file(&path)?; // the file that it points to is not ours
+        }
+        fs::write(&path, bytes)
+    };
+    match write() {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ReportError::Write { path, source }),
+    }
+}
+
+fn markdown(tables: &[Table], caveats: &[String]) -> String {
+    let mut out = String::new();
+    if !caveats.is_empty() {
+        out += "## What these runs do not show\n\n";
+        for caveat in caveats {
+            out += &format!("- {}\n", table::markdown_text(caveat));
+        }
+        out += "\n";
+    }
+    out + &tables.iter().map(Table::to_markdown).collect::<Vec<_>>().join("\n")
+}

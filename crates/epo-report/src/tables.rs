@@ -1,0 +1,484 @@
+//! The tables of a report, and what few seeds do not allow to conclude.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::evaluation::{Evaluation, Policy, of_policy};
+use crate::files::shorten;
+use crate::groups::{Achieved, Group, is_incidental};
+use crate::stats::{self, Interval, Statistic};
+use crate::table::{Cell, Kind, Table, number};
+
+/// Seed of every bootstrap: the same runs give the same report.
+const SEED: u64 = 0;
+
+fn column(name: &str, kind: Kind) -> (String, Kind) {
+    (name.to_owned(), kind)
+}
+
+fn text(s: &str) -> Cell {
+    Cell::Text(s.to_owned())
+}
+
+fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
+    group.achieved.iter().map(f).collect()
+}
+
+/// Of a quantity that is never negative, neither is the interval.
+fn not_negative(interval: Interval) -> Interval {
+    interval.at_least(0.0)
+}
+
+/// Longest text of a cell that lists names or settings.
+const MOST_TEXT: usize = 300;
+
+/// Every table that the groups allow.
+pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
+    let together = Together::of(groups);
+    let mut tables: Vec<Table> = variants(groups).into_iter().collect();
+    tables.extend([final_performance(groups, share), violations(groups)]);
+    tables.extend(together.as_ref().map(Together::scores));
+    tables.extend(together.as_ref().and_then(Together::beats));
+    tables.extend(timing(groups));
+    tables.extend(evaluations(groups, share));
+    tables.extend(settings(groups));
+    tables
+}
+
+/// What the letters stand for, if variants have some.
+fn variants(groups: &[Group]) -> Option<Table> {
+    let mut named: Vec<(&str, &str)> =
+        groups.iter().filter_map(|g| Some((g.label.as_str(), g.variant.as_deref()?))).collect();
+    named.sort_unstable();
+    named.dedup();
+    (!named.is_empty()).then(|| Table {
+        name: "variants",
+        title: "Variants".into(),
+        caption: "Runs of one algorithm that differ in more settings than a legend can hold.".into(),
+        columns: vec![column("Name", Kind::Text), column("Settings that differ", Kind::Text)],
+        rows: named.into_iter().map(|(name, own)| vec![text(name), text(&shorten(own, MOST_TEXT))]).collect(),
+    })
+}
+
+fn final_performance(groups: &[Group], share: f64) -> Table {
+    let rows = groups.iter().map(|g| {
+        let (ret, cost) = (collect(g, |a| a.ret), collect(g, |a| a.cost));
+        let feasible = g.achieved.iter().filter(|a| a.feasible()).count();
+        let ci = |values: &[f64]| stats::interval(&[values.to_vec()], Statistic::Mean, SEED);
+        vec![
+            text(&g.task),
+            text(&g.label),
+            Cell::Number(g.achieved.len() as f64),
+            Cell::spread(&ret),
+            Cell::interval(ci(&ret)),
+            Cell::spread(&cost),
+            Cell::interval(if cost.iter().all(|&c| c >= 0.0) {
+                ci(&cost).map(not_negative)
+            } else {
+                ci(&cost)
+            }),
+            Cell::interval(stats::proportion(feasible, g.achieved.len())),
+            Cell::spread(&g.scores),
+        ]
+    });
+    Table {
+        name: "table1-final",
+        title: "Table 1. Final return and cost".into(),
+        caption: format!(
+            "Mean ± standard deviation over seeds of the last {} % of the steps, and the mean with its 95 % interval. \
+             Feasible: share of runs whose final cost is within the limit, with Wilson's 95 % interval. Score: return \
+             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task. An interval of a cost ends at 0, \
+             which costs cannot be below.",
+            percent(share)
+        ),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Seeds", Kind::Number),
+            column("Return", Kind::Spread),
+            column("Return 95 %", Kind::Interval),
+            column("Cost", Kind::Spread),
+            column("Cost 95 %", Kind::Interval),
+            column("Feasible", Kind::Interval),
+            column("Score", Kind::Spread),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn violations(groups: &[Group]) -> Table {
+    let rows = groups.iter().map(|g| {
+        let from: Vec<f64> = g.achieved.iter().filter_map(|a| a.stays_from.map(|e| e as f64)).collect();
+        let (reached, all) = (from.len(), g.achieved.len());
+        let stays = if reached == 0 { Cell::Missing } else { Cell::Number(stats::median(&from)) };
+        vec![
+            text(&g.task),
+            text(&g.label),
+            g.achieved.first().map_or(Cell::Missing, |a| Cell::Number(a.limit)),
+            Cell::spread(&collect(g, |a| 100.0 * a.above)),
+            Cell::spread(&collect(g, |a| a.excess)),
+            stays,
+            if all == 0 { Cell::Missing } else { Cell::Text(format!("{reached} of {all}")) },
+        ]
+    });
+    Table {
+        name: "table2-violations",
+        title: "Table 2. Constraint violations during training".into(),
+        caption: "Epochs whose cost is above the limit; the sum over epochs of the cost above the limit; the epoch \
+                  after which a run never is above it again (median of the runs that get there, and how many do)."
+            .into(),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Limit", Kind::Number),
+            column("Epochs above, %", Kind::Spread),
+            column("Cumulative excess", Kind::Spread),
+            column("Feasible from epoch", Kind::Number),
+            column("Runs that stay", Kind::Text),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn timing(groups: &[Group]) -> Option<Table> {
+    let rows: Vec<Vec<Cell>> = (groups.iter())
+        .filter_map(|g| {
+            let times: Vec<_> = g.runs.iter().filter_map(|r| r.seconds_per_million).collect();
+            let of = |f: fn(&crate::history::Timing) -> f64| {
+                Cell::spread(&times.iter().map(f).collect::<Vec<_>>())
+            };
+            let cells =
+                vec![text(&g.task), text(&g.label), of(|t| t.rollout), of(|t| t.update), of(|t| t.total)];
+            (!times.is_empty()).then_some(cells)
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "table5-time",
+        title: "Table 5. Time".into(),
+        caption: "Seconds per million environment steps, mean ± standard deviation over seeds. Only runs made on the \
+                  same machine under the same load can be compared."
+            .into(),
+        columns: vec![
+            column("Task", Kind::Text),
+            column("Algorithm", Kind::Text),
+            column("Collecting", Kind::Spread),
+            column("Updating", Kind::Spread),
+            column("All", Kind::Spread),
+        ],
+        rows,
+    })
+}
+
+/// Training and evaluation side by side, for the runs that have final values; `None` if no run was evaluated.
+fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
+    let of = |g: &Group, policy: Policy| -> Vec<Evaluation> {
+        g.reached.iter().filter_map(|&i| of_policy(&g.runs[i].evaluations, policy).copied()).collect()
+    };
+    let present = |policy: &Policy| groups.iter().any(|g| !of(g, *policy).is_empty());
+    let policies: Vec<Policy> = Policy::ALL.into_iter().filter(present).collect();
+    if policies.is_empty() {
+        return None;
+    }
+    let mut columns =
+        vec![column("Task", Kind::Text), column("Algorithm", Kind::Text), column("Limit", Kind::Number)];
+    for quantity in ["Return", "Cost"] {
+        columns.push(column(&format!("{quantity}, training"), Kind::Spread));
+        columns.extend(policies.iter().map(|p| column(&format!("{quantity}, {}", p.name()), Kind::Spread)));
+    }
+    columns.extend(policies.iter().map(|p| column(&format!("Within limit, {}, %", p.name()), Kind::Spread)));
+    columns.extend(policies.iter().map(|p| column(&format!("Runs, {}", p.name()), Kind::Number)));
+    columns.push(column("Episodes of each", Kind::Text));
+    let row = |g: &Group| {
+        let played: Vec<Vec<Evaluation>> = policies.iter().map(|p| of(g, *p)).collect();
+        let spread = |f: fn(&Evaluation) -> Option<f64>| {
+            played
+                .iter()
+                .map(move |of| Cell::spread(&of.iter().filter_map(f).collect::<Vec<_>>()))
+                .collect::<Vec<_>>()
+        };
+        let mut cells = vec![text(&g.task), text(&g.label), Cell::Number(g.runs[0].limit)];
+        cells.push(Cell::spread(&collect(g, |a| a.ret)));
+        cells.extend(spread(|e| Some(e.ret)));
+        cells.push(Cell::spread(&collect(g, |a| a.cost)));
+        cells.extend(spread(|e| Some(e.cost)));
+        cells.extend(spread(|e| e.within.map(|share| 100.0 * share)));
+        cells.extend(played.iter().map(|of| Cell::Number(of.len() as f64)));
+        let episodes: BTreeSet<u64> = played.iter().flatten().map(|e| e.episodes).collect();
+        cells.push(match (episodes.first(), episodes.last()) {
+            (Some(fewest), Some(most)) if fewest == most => Cell::Text(fewest.to_string()),
+            (Some(fewest), Some(most)) => Cell::Text(format!("{fewest} to {most}")),
+            _ => Cell::Missing,
+        });
+        cells
+    };
+    Some(Table {
+        name: "table6-evaluation",
+        title: "Table 6. Training and evaluation".into(),
+        caption: format!(
+            "Mean ± standard deviation over runs. Training: the last {} % of the steps, while the policy still explores \
+             and changes. Sampled actions: the final policy, actions drawn as in training. Mean action: the final policy \
+             without randomness. Within limit: share of the evaluation episodes whose cost is within the limit.",
+            percent(share)
+        ),
+        columns,
+        rows: groups.iter().map(row).collect(),
+    })
+}
+
+/// `10` of 0.1.
+fn percent(share: f64) -> String {
+    number(share * 100.0).trim_end_matches(".00").to_owned()
+}
+
+/// Most settings that are listed.
+const MOST_SETTINGS: usize = 200;
+
+/// Settings that are not the same in all groups that have them; `None` if there are none.
+fn settings(groups: &[Group]) -> Option<Table> {
+    let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for group in groups {
+        for (key, value) in group.runs[0].config.iter().filter(|(key, _)| !is_incidental(key)) {
+            values.entry(key).or_default().entry(value).or_default().insert(&group.label);
+        }
+    }
+    let who = |labels: &BTreeSet<&str>| {
+        let names: Vec<&str> = labels.iter().take(6).copied().collect();
+        let more = labels.len().saturating_sub(names.len());
+        if more > 0 { format!("{} and {more} more", names.join("; ")) } else { names.join("; ") }
+    };
+    let row = |(key, values): (&str, BTreeMap<&str, BTreeSet<&str>>)| {
+        let one = |(value, labels): (&&str, &BTreeSet<&str>)| format!("{value} ({})", who(labels));
+        let all: Vec<String> = values.iter().map(one).collect();
+        vec![text(key), text(&shorten(&all.join(", "), MOST_TEXT))]
+    };
+    let differing =
+        values.into_iter().filter(|(key, values)| values.len() > 1 && *key != "run.algo" && *key != "algo");
+    let rows: Vec<Vec<Cell>> = differing.take(MOST_SETTINGS).map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "settings",
+        title: "Settings that differ".into(),
+        caption:
+            "Settings that have more than one value among these runs, and the algorithms with each value."
+                .into(),
+        columns: vec![column("Setting", Kind::Text), column("Values", Kind::Text)],
+        rows,
+    })
+}
+
+/// The tasks on which every algorithm has runs: only those can be added up.
+struct Together<'a> {
+    labels: Vec<&'a str>,
+    tasks: Vec<&'a str>,
+    groups: BTreeMap<(&'a str, &'a str), &'a Group>,
+}
+
+impl<'a> Together<'a> {
+    fn of(groups: &'a [Group]) -> Option<Self> {
+        let mut seen = BTreeSet::new();
+        let all = groups.iter().map(|group| group.label.as_str());
+        let labels: Vec<&str> = all.filter(|label| seen.insert(*label)).collect();
+        let complete =
+            |of_task: &&[Group]| of_task.iter().filter(|g| !g.scores.is_empty()).count() == labels.len();
+        let tasks = groups.chunk_by(|a, b| a.task == b.task).filter(complete);
+        let tasks: Vec<&str> = tasks.map(|g| g[0].task.as_str()).collect();
+        let groups = groups.iter().map(|g| ((g.label.as_str(), g.task.as_str()), g)).collect();
+        (labels.len() > 1 && !tasks.is_empty()).then_some(Self { labels, tasks, groups })
+    }
+
+    fn of_label(&self, label: &'a str) -> impl Iterator<Item = &'a Group> {
+        self.tasks.iter().filter_map(move |task| self.groups.get(&(label, *task)).copied())
+    }
+
+    fn scores(&self) -> Table {
+        let rows = self.labels.iter().map(|label| {
+            let scores: Vec<Vec<f64>> = self.of_label(label).map(|g| g.scores.clone()).collect();
+            let runs: Vec<&Achieved> = self.of_label(label).flat_map(|g| &g.achieved).collect();
+            let estimate =
+                |statistic| Cell::interval(stats::interval(&scores, statistic, SEED).map(not_negative));
+            vec![
+                text(label),
+                Cell::Number(runs.len() as f64),
+                estimate(Statistic::Iqm),
+                estimate(Statistic::Mean),
+                Cell::interval(stats::proportion(runs.iter().filter(|a| a.feasible()).count(), runs.len())),
+            ]
+        });
+        Table {
+            name: "table3-scores",
+            title: "Table 3. Score at equal safety, all tasks together".into(),
+            caption: format!(
+                "Interquartile mean and mean of the scores of Table 1 over {}, each with a 95 % interval (bootstrap \
+                 within tasks, stretched for small samples).",
+                shorten(&self.tasks.join(", "), MOST_TEXT)
+            ),
+            columns: vec![
+                column("Algorithm", Kind::Text),
+                column("Runs", Kind::Number),
+                column("IQM", Kind::Interval),
+                column("Mean", Kind::Interval),
+                column("Feasible", Kind::Interval),
+            ],
+            rows: rows.collect(),
+        }
+    }
+
+    fn beats(&self) -> Option<Table> {
+        if self.labels.len() > 12 {
+            return None;
+        }
+        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
+            let both = self.of_label(a).zip(self.of_label(b));
+            both.map(|(a, b)| (a.achieved.clone(), b.achieved.clone())).collect()
+        };
+        let rows = self.labels.iter().map(|a| {
+            let mut row = vec![text(a)];
+            row.extend(self.labels.iter().map(|b| match a == b {
+                true => Cell::Missing,
+                false => Cell::interval(stats::probability_beats(&pairs(a, b), Achieved::compare)),
+            }));
+            row
+        });
+        let mut columns = vec![column("Beats", Kind::Text)];
+        columns.extend(self.labels.iter().map(|label| column(label, Kind::Interval)));
+        Some(Table {
+            name: "table4-beats",
+            title: "Table 4. Probability that the row beats the column".into(),
+            caption: "A run that is within the limit beats one that is not; of two within it the higher return wins, \
+                      of two above it the lower cost. Averaged over tasks, ties count half; 95 % score interval. An \
+                      interval that holds 0.5 decides nothing."
+                .into(),
+            columns,
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// What the number of seeds does not allow to say; empty from five seeds on.
+pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
+    let fewest = groups.iter().map(|g| g.achieved.len()).filter(|&n| n > 0).min().unwrap_or(0);
+    let mut out = Vec::new();
+    match fewest {
+        0 => out.push("No run got far enough for a final value.".into()),
+        1 => out.push(
+            "Where there is one seed, nothing is known about the spread: it has no band and no interval, and a difference \
+             from another algorithm may be the luck of the seed."
+                .into(),
+        ),
+        n @ 2..=4 => {
+            let p = stats::smallest_p(n, n);
+            out.push(if p > 0.05 {
+                format!(
+                    "With {n} seeds no difference between two algorithms on a single task can be significant: even if \
+                     every run of one beats every run of the other, chance does that with p = {}.",
+                    number(p)
+                )
+            } else {
+                format!(
+                    "With {n} seeds a difference on a single task is significant only if every run of one algorithm \
+                     beats every run of the other (p = {}).",
+                    number(p)
+                )
+            });
+        }
+        _ => {}
+    }
+    if (1..5).contains(&fewest) {
+        let lo = stats::proportion(fewest, fewest).map_or(0.0, |p| p.lo);
+        let all =
+            if fewest == 1 { "the only run is".into() } else { format!("{fewest} of {fewest} runs are") };
+        out.push(format!(
+            "If {all} feasible, the probability that the next one is may still be as low as {}.",
+            number(lo)
+        ));
+        out.push("Order among algorithms whose intervals overlap is not established; 5 seeds are the least, 10 are usual.".into());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::groups::groups;
+    use super::super::groups::tests::run;
+    use super::*;
+
+    fn two_algorithms(seeds: u64) -> Vec<Group> {
+        let mut runs = Vec::new();
+        for task in ["A-v0", "B-v0"] {
+            for seed in 0..seeds {
+                let s = seed as f64;
+                runs.push(run(task, "epo", seed, &[(0.0, 60.0), (20.0 + s, 20.0)]));
+                runs.push(run(task, "ppo", seed, &[(0.0, 60.0), (30.0 + s, 50.0 + s)]));
+            }
+        }
+        groups(runs, 0.1, &mut Vec::new())
+    }
+
+    #[test]
+    fn the_tables_hold_the_hand_counted_values() {
+        let tables = tables(&two_algorithms(3), 0.1);
+        let names: Vec<_> = tables.iter().map(|t| t.name).collect();
+        assert_eq!(names, ["table1-final", "table2-violations", "table3-scores", "table4-beats"]);
+        assert_eq!(tables[0].rows[0][3], Cell::Spread(21.0, Some(1.0)));
+        assert_eq!(tables[1].rows[0][3], Cell::Spread(50.0, Some(0.0)), "one epoch of two above the limit");
+        assert_eq!(tables[1].rows[0][4], Cell::Spread(35.0, Some(0.0)), "60 − 25");
+        assert_eq!(tables[1].rows[0][5..], [Cell::Number(1.0), Cell::Text("3 of 3".into())]);
+        assert_eq!(tables[1].rows[1][5..], [Cell::Missing, Cell::Text("0 of 3".into())]);
+        let Cell::Interval(beats) = tables[3].rows[0][2] else {
+            panic!("EPO against PPO: {:?}", tables[3].rows[0])
+        };
+        assert_eq!(beats.point, 1.0, "PPO's higher return does not count: it is not safe");
+    }
+
+    /// Kills: an evaluation that hides which policy was played, and one that is not beside the training it belongs to.
+    #[test]
+    fn evaluations_stand_beside_training_by_the_name_of_their_policy() {
+        let mut groups = two_algorithms(2);
+        assert!(tables(&groups, 0.1).iter().all(|t| t.name != "table6-evaluation"), "nothing was evaluated");
+        for (i, run) in groups[0].runs.iter_mut().enumerate() {
+            let one = |policy, cost| Evaluation { policy, episodes: 100, ret: 5.0, cost, within: Some(0.5) };
+            run.evaluations = vec![one(Policy::Sampled, 17.0), one(Policy::Mean, 186.0 + 2.0 * i as f64)];
+        }
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table6-evaluation").unwrap();
+        let names: Vec<_> = table.columns.iter().map(|c| c.0.as_str()).collect();
+        let cell = |name: &str| &table.rows[0][names.iter().position(|n| *n == name).unwrap()];
+        assert_eq!(*cell("Cost, training"), Cell::Spread(20.0, Some(0.0)));
+        assert_eq!(*cell("Cost, sampled actions"), Cell::Spread(17.0, Some(0.0)));
+        assert_eq!(*cell("Cost, mean action"), Cell::Spread(187.0, Some(2.0_f64.sqrt())));
+        assert_eq!(*cell("Within limit, mean action, %"), Cell::Spread(50.0, Some(0.0)));
+        assert_eq!(*cell("Episodes of each"), Cell::Text("100".into()));
+        assert!(!names.iter().any(|name| name.contains("not recorded")), "{names:?}");
+        assert_eq!(table.rows[1][4], Cell::Missing, "the other algorithm was not evaluated");
+        assert!(table.to_csv().starts_with(
+            "task,algorithm,limit,return_training_mean,return_training_sd,return_sampled_actions_mean"
+        ));
+    }
+
+    #[test]
+    fn settings_that_differ_are_listed_with_their_holders() {
+        let mut groups = two_algorithms(2);
+        for (i, group) in groups.iter_mut().enumerate() {
+            let config =
+                [("train.gamma", "0.99"), ("train.target_kl", ["0.006", "0.02"][i % 2]), ("run.seed", "7")];
+            group.runs[0].config = config.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        }
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "settings").unwrap();
+        let want = vec![text("train.target_kl"), text("0.006 (EPO), 0.02 (PPO)")];
+        assert_eq!(table.rows, [want]);
+    }
+
+    #[test]
+    fn algorithms_are_added_up_only_where_all_have_runs() {
+        let mut groups = two_algorithms(2);
+        groups.retain(|g| g.task == "A-v0" || g.label == "EPO");
+        let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table3-scores").unwrap();
+        assert!(table.caption.contains("A-v0") && !table.caption.contains("B-v0"), "{}", table.caption);
+    }
+
+    #[test]
+    fn few_seeds_are_told_what_they_cannot_show() {
+        let said = |seeds| caveats(&two_algorithms(seeds)).join(" ");
+        assert!(said(1).contains("nothing is known about the spread"));
+        assert!(said(3).contains("p = 0.10") && said(3).contains("as low as 0.44"), "{}", said(3));
+        assert!(said(4).contains("only if every run") && said(4).contains("p = 0.03"), "{}", said(4));
+        assert_eq!(said(5), "");
+    }
+}
