@@ -47,16 +47,6 @@ const char *epo_open(const char *path) {
 
 // ---- building
 
-// Switches off the search for constraints of which the model has none: dry friction in joints, and joint limits. No
-// result changes, but every step is spared a look at every joint. Tendons may have both, so models with tendons keep it.
-static void skip_absent_constraints(mjModel *m) {
-  int friction = m->ntendon > 0, limits = m->ntendon > 0;
-  for (int i = 0; i < m->nv; i++) friction |= m->dof_frictionloss[i] != 0;
-  for (int i = 0; i < m->njnt; i++) limits |= m->jnt_limited[i] != 0;
-  if (!friction) m->opt.disableflags |= mjDSBL_FRICTIONLOSS;
-  if (!limits) m->opt.disableflags |= mjDSBL_LIMIT;
-}
-
 mjModel *epo_compile(const char *xml, int length, char *error, int error_size) {
   mjVFS vfs;
   mujoco.mj_defaultVFS(&vfs);
@@ -67,7 +57,6 @@ mjModel *epo_compile(const char *xml, int length, char *error, int error_size) {
     snprintf(error, error_size, "the text could not be passed to MuJoCo");
   }
   mujoco.mj_deleteVFS(&vfs);
-  if (model) skip_absent_constraints(model);
   return model;
 }
 mjModel *epo_copy_model(const mjModel *m) { return mujoco.mj_copyModel(NULL, m); }

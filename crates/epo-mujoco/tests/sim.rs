@@ -146,25 +146,6 @@ fn a_step_from_the_last_forward_pass_is_a_step() {
     }
 }
 
-/// Constraints that the model has are never switched off.
-#[test]
-fn joint_limits_and_dry_friction_hold() {
-    let model = |joint: &str| {
-        format!(
-            "<mujoco><option gravity='1 0 0'/><worldbody><body><joint type='slide' axis='1 0 0' {joint}/>\
-             <geom size='.1' mass='1'/></body></worldbody></mujoco>"
-        )
-    };
-    let slid = |joint: &str| {
-        let mut sim = Sim::from_xml(&model(joint)).unwrap();
-        (0..2000).for_each(|_| sim.step());
-        sim.qpos()[0]
-    };
-    assert!(slid("") > 7.0, "it falls freely: {}", slid(""));
-    assert!(slid("range='-1 1' limited='true'") < 1.1, "a limit holds");
-    assert!(slid("frictionloss='2'") < 0.1, "dry friction holds");
-}
-
 #[test]
 fn velocities_are_of_the_frame_in_world_axes() {
     let mut sim = Sim::from_xml(SCENE).unwrap();
