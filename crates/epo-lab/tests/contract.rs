@@ -158,8 +158,8 @@ fn a_run_ends_at_its_steps_and_can_be_made_longer() {
 
     let trainer = resume(dir.path(), None).unwrap();
     assert!(trainer.is_finished() && trainer.epoch() == 3 && trainer.notes().is_empty(), "{trainer:?}");
-    let said = resume(dir.path(), Some(499)).unwrap_err().to_string();
-    assert_eq!(said, "`run.steps = 499`: the run has already made 500 steps");
+    let said = resume(dir.path(), Some(496)).unwrap_err().to_string();
+    assert_eq!(said, "`run.steps = 496`: the run has already made 500 steps");
 
     let stop = AtomicBool::new(false);
     let mut trainer = resume(dir.path(), Some(1002)).unwrap();
@@ -211,6 +211,7 @@ fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     let mut files = checkpoint::load(&root, |_, _| Ok(())).unwrap().files;
     let state = String::from_utf8(files["state.json"].clone()).unwrap();
     files.insert("state.json".into(), state.replace("\"epo-released\"", "\"epo\"").into_bytes());
+    std::fs::remove_dir_all(root.join("000001")).unwrap();
     checkpoint::save(&root, 1, &files).unwrap();
 
     let mut trainer = resume(&path, None).unwrap();
@@ -250,9 +251,10 @@ fn an_evaluation_plays_the_same_episodes_each_time_and_none_of_the_training() {
     train(dir.path(), config(&["train.eval_every=3", "train.eval_episodes=6"]), &make).unwrap();
     let training: BTreeSet<u64> = TRAINING.lock().unwrap().iter().copied().collect();
     let evaluation = EVALUATION.lock().unwrap().clone();
-    assert!(training.len() > 12 && evaluation.len() == 12, "{} {}", training.len(), evaluation.len());
+    // two evaluations of six episodes; an environment begins the next episode after each
+    assert!(training.len() > 12 && evaluation.len() == 24, "{} {}", training.len(), evaluation.len());
     assert!(evaluation.iter().all(|seed| !training.contains(seed)), "an episode of the training is played");
     let sorted = |seeds: &[u64]| seeds.iter().copied().collect::<BTreeSet<_>>();
-    assert_eq!(sorted(&evaluation[..6]), sorted(&evaluation[6..]));
-    assert_eq!(sorted(&evaluation).len(), 6);
+    assert_eq!(sorted(&evaluation[..12]), sorted(&evaluation[12..]));
+    assert_eq!(sorted(&evaluation).len(), 12, "no episode twice");
 }
