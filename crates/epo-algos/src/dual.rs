@@ -1,18 +1,18 @@
-//! A Lagrange multiplier moved by Adam, as OmniSafe and APPO's authors do.
+//! A Lagrange multiplier that Adam moves, as in OmniSafe and in the code of APPO's authors.
 //!
 //! ```text
 //! minimise −λ (J_c − d) over λ:   g = −(J_c − d)
 //! m ← β₁ m + (1−β₁) g,   v ← β₂ v + (1−β₂) g²,   λ ← max(0, λ − η m̂ / (√v̂ + 1e-8)),   β = (0.9, 0.999)
 //! ```
-//! Adam makes the step about η whatever the size of the violation: from λ = 0, λ = 1 takes 1/η epochs.
+//! Adam makes a step of about η for a violation of any size: from λ = 0 to λ = 1 it takes 1/η epochs.
 
 use serde::{Deserialize, Serialize};
 
-/// λ with the moments of its Adam: training state.
+/// A multiplier λ with the moments of its Adam. This is training state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multiplier {
-    /// λ ≥ 0.
+    /// The multiplier λ, at least 0.
     pub lambda: f64,
     m: f64,
     v: f64,
@@ -20,12 +20,12 @@ pub struct Multiplier {
 }
 
 impl Multiplier {
-    /// Starts at `lambda`, raised to 0 if negative.
+    /// A multiplier that starts at `lambda`, or at 0 if that is negative.
     pub fn new(lambda: f64) -> Self {
         Self { lambda: lambda.max(0.0), m: 0.0, v: 0.0, steps: 0 }
     }
 
-    /// One step of size about `lr` towards more weight if `excess = J_c − d` is positive.
+    /// Makes one step of about `lr`: upwards if `excess = J_c − d` is positive.
     ///
     /// ```
     /// let mut dual = epo_algos::Multiplier::new(0.0);

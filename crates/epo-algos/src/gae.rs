@@ -2,20 +2,19 @@
 
 use epo_core::Outcome;
 
-/// Advantages of one environment's rollout, written to `adv`.
+/// Writes the advantages of the rollout of one environment to `adv`.
 ///
 /// ```text
 /// δ_t = r_t + γ V(s_{t+1}) [not terminated] − V(s_t)
 /// A_t = δ_t + γ λ A_{t+1}  [episode continues]
 /// ```
 ///
-/// `next_value[t]` is `V` of the state that step `t` really led to: the final state on the last step of an
-/// episode, never the state that the next episode starts from. A truncated episode has a future and
-/// bootstraps from it; a terminated one has none. The last step of the rollout may be `Running`: the cut
-/// bootstraps like a truncation.
+/// `next_value[t]` is `V` of the state that step `t` led to: on the last step of an episode the final state, never the
+/// first state of the next episode. A truncated episode has a future and bootstraps from it; a terminated one has none.
+/// The last step of the rollout may be `Running`: it bootstraps like a truncation.
 ///
 /// # Panics
-/// If the slices differ in length: that is a bug in the caller, not a condition to handle.
+/// If the slices differ in length, which is a bug in the caller.
 ///
 /// # Example
 /// ```

@@ -240,6 +240,15 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
         (&["--algo", "epoo"], "`epo`"),
         (&["SafetyPointGoal-v0"], "SafetyPointGoal"),
         (&["--resume", "x"], "--resume"), // with all the others
+        (&["--set", "run.steps=-5"], "`run.steps = -5`: must be at least 1"),
+        (&["--set", "train.steps_per_epoch=9223372036854775804"], "`train.steps_per_epoch = "),
+        (&["--set", "train.hidden=[4000000000000000000]"], "`train.hidden = "),
+        (
+            &["--set", "train.hidden=[65536, 65536, 65536]"],
+            "`train.hidden = [65536, 65536, 65536]`: the run needs",
+        ),
+        (&["--set", "train.passes=1e15"], "`train.passes = "),
+        (&["--set", "train.threads=100000"], "`train.threads = 100000`: must be at most 1024"),
     ] {
         let output = train_in(root.path()).args(args).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -250,6 +259,73 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
     let missing = root.path().join("none");
     assert_eq!(code(&resume(&missing).output().unwrap()), 4);
     assert_eq!(code(&epo(&["eval"]).arg(&missing).output().unwrap()), 4);
+}
+
+/// Kills: a number that is taken for a flag, and another message for the same mistake.
+#[test]
+fn a_number_that_makes_no_sense_is_refused_in_one_line_that_names_its_key() {
+    for (args, says) in [
+        (&["--steps", "-5"][..], "`run.steps = -5`: must be at least 1"),
+        (&["--steps=-5"], "`run.steps = -5`: must be at least 1"),
+        (&["--steps", "0"], "`run.steps = 0`: must be at least 1"),
+        (&["--steps", "1e30"], "`run.steps = 1e30`: is too large"),
+        (&["--seed", "-1"], "`run.seed = -1`: must be at least 0"),
+        (&["--limit", "-1"], "`run.limit = -1`: must be a finite number of at least 0"),
+        (&["--limit", "inf"], "`run.limit = inf`: must be a finite number of at least 0"),
+        (&["--limit", "nan"], "`run.limit = NaN`: must be a finite number of at least 0"),
+        (&["--threads", "100000"], "`train.threads = 100000`: must be at most 1024"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let output = epo(&["train", "--runs"]).arg(root.path()).args(args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(code(&output), 2, "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(says), "{args:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("mine.toml");
+    std::fs::write(&file, "[run\nseed = 1\n").unwrap();
+    let output = epo(&["train", "--config"]).arg(&file).output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("mine.toml is not a configuration"),
+        "{output:?}"
+    );
+    std::fs::write(&file, "[grid]\nrun.seed = [1, 2]\n").unwrap();
+    let output = epo(&["train", "--config"]).arg(&file).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        code(&output) == 2 && stderr.contains("`epo sweep`") && !stderr.contains("did you mean"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_resumed_run_says_where_it_stands_and_can_be_made_longer() {
+    let root = tempfile::tempdir().unwrap();
+    let trained = train_in(root.path()).args(["--set", "run.steps=250"]).output().unwrap();
+    assert_eq!(code(&trained), 0, "{trained:?}");
+    let dir = folder(root.path());
+    let said = |args: &[&str]| {
+        let output = resume(&dir).args(args).output().unwrap();
+        (code(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (done, stderr) = said(&[]);
+    assert!(done == 0 && stderr.contains("the run is finished: 250 steps in 3 epochs"), "{stderr}");
+    let (done, stderr) = said(&["--steps", "4e2"]);
+    assert!(done == 0 && stderr.contains("400 steps instead of 250"), "{stderr}");
+    assert!(stderr.contains("going on after epoch 3 of 5, at 250 of 400 steps"), "{stderr}");
+    let (refused, stderr) = said(&["--steps", "100"]);
+    assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
+}
+
+/// Kills: parameters without documentation where users look.
+#[test]
+fn algos_explains_the_parameters_of_one_algorithm() {
+    let output = epo(&["algos", "p3o"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let want = "# Penalty factor κ in the first epoch. Default: 20.0.\nalgo.kappa = 20.0\n";
+    assert!(text.starts_with("p3o") && text.contains(want), "{text}");
+    assert_eq!(code(&epo(&["algos", "p4o"]).output().unwrap()), 2);
 }
 
 #[test]
@@ -263,7 +339,8 @@ fn the_printed_configuration_is_one_that_can_be_read() {
     assert_eq!(code(&second), 0);
     assert_eq!(first.stdout, second.stdout);
     let text = String::from_utf8(first.stdout).unwrap();
-    assert!(text.contains("gamma = 0.9\n") && text.contains("steps = 1000000\n"), "{text}");
+    assert!(text.contains("\ngamma = 0.9\n") && text.contains("\nsteps = 1000000\n"), "{text}");
+    assert!(text.contains("# Learning rate of the policy. Default: 0.0003.\nlr = 0.0003\n"), "{text}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Algorithms against the truth: the training loop on tabular CMDPs whose optimum is a linear program.
+//! Algorithms compared with the exact optimum: the training loop on tabular CMDPs, which a linear program solves.
 //!
 //! ```text
-//! truth    J_R*, λ*, limit d                       epo_theory::optimum
-//! reached  J_R(π), J_C(π) of the learned policy    its probabilities at every state, evaluated by linear systems
+//! optimum  J_R*, λ*, limit d                       epo_theory::optimum
+//! learned  J_R(π), J_C(π) of the learned policy    its probabilities at every state, evaluated by linear systems
 //! gap      100 (J_R* − J_R(π)) / |J_R*|            negative if the policy earns more by violating the limit
 //! ```
-//! The discount of the CMDP is the chance that an episode of [`TabularEnv`] goes on, so the mean episode cost that the
-//! learner reads is the J_C of the program. Nothing here is sampled but the training itself: costs and returns are exact.
+//! The discount of the CMDP is the probability that an episode of [`TabularEnv`] continues, so the mean episode cost that
+//! the learner reads is the J_C of the linear program. Only the training is sampled: costs and returns are exact.
 
 mod table;
 
@@ -28,21 +28,21 @@ pub use table::{Over, Summary, csv, markdown, summarise};
 /// One training on one CMDP.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The problem; the first constraint is the one that is trained for.
+    /// The problem. Its first constraint is trained for.
     pub cmdp: Cmdp,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algo: String,
-    /// Seed.
+    /// Seed of the training.
     pub seed: u64,
-    /// Environment steps, rounded up to whole epochs.
+    /// Number of environment steps.
     pub steps: u64,
-    /// `key=value` on top of [`SETTINGS`] and [`OWN_SETTINGS`].
+    /// Settings `key=value` on top of [`SETTINGS`] and [`OWN_SETTINGS`].
     pub set: Vec<String>,
 }
 
-/// What it led to.
+/// The policy that a job has learned, compared with the optimum.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct JobResult {
     /// Name of the CMDP.
     pub cmdp: String,
     /// Algorithm.
@@ -59,19 +59,20 @@ pub struct Row {
     pub ret: f64,
     /// J_C of the learned policy.
     pub cost: f64,
-    /// How much return is missing, in per cent of the best.
+    /// Missing return, in per cent of the best return.
     pub gap_percent: f64,
     /// (J_C − d)⁺.
     pub violation: f64,
-    /// Steps to the first policy with J_C ≤ d; `None` if there was none.
+    /// Number of steps to the first policy with J_C ≤ d; `None` if there was none.
     pub first_within: Option<u64>,
-    /// Steps after which every policy has J_C ≤ d; `None` if the last has not.
+    /// Number of steps after which every policy has J_C ≤ d; `None` if the last one has not.
     pub stays_within: Option<u64>,
-    /// The same for J_C ≤ 1.1 d: a learner that rests at the limit crosses it by a hair for ever.
+    /// The same for J_C ≤ 1.1 d. A learner that settles at the limit keeps crossing it by a little.
     pub stays_near: Option<u64>,
 }
 
-/// The settings of all comparisons: a softmax policy with one logit per state and action, and what small problems allow.
+/// The settings of all comparisons: a softmax policy with one logit per state and action, and faster learning than the
+/// defaults, which small problems allow.
 pub const SETTINGS: [&str; 13] = [
     "train.hidden=[]", // one-hot observations: a linear network is a table
     "train.normalize_obs=false",
@@ -88,10 +89,10 @@ pub const SETTINGS: [&str; 13] = [
     "train.gamma_c=0.99",
 ];
 
-/// What single algorithms have on top; all others keep their defaults.
+/// Additional settings of single algorithms. All others keep their defaults.
 pub const OWN_SETTINGS: &[(&str, &str)] = &[
-    // sharp at the limit (a softplus of width 1 charges policies well within it, `docs/theory.md` 9), and a μ that recovers
-    // while the limit is kept, so that it finds the level that λ* asks for
+    // sharp at the limit (a softplus of width 1 penalises policies well within it, `docs/theory.md` 9), and a μ that
+    // recovers while the limit is kept, so that it finds the level that λ* requires
     (
         "epo",
         "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.mu_law=step algo.normalize_loss=false",
@@ -99,7 +100,7 @@ pub const OWN_SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Job {
-    /// The configuration: settings of all, those of the algorithm, `set`.
+    /// The configuration of the training: the settings of all, those of the algorithm, and `set`.
     ///
     /// # Errors
     /// If a key or a value is wrong.
@@ -116,11 +117,11 @@ impl Job {
     }
 }
 
-/// A row, or `None` if it was asked to stop.
-type Measured = Result<Option<Row>, LabError>;
+/// A result, or `None` if the job was asked to stop.
+type Measured = Result<Option<JobResult>, LabError>;
 
-/// Trains in the empty folder `dir` and measures the policy after every epoch. `go_on` is asked after each; `None` if it
-/// said no.
+/// Trains in the empty folder `dir` and evaluates the policy exactly after every epoch. `go_on` is asked after each epoch;
+/// if it returns false, the result is `None`.
 ///
 /// # Errors
 /// If the configuration is wrong, the training fails or the folder cannot be written.
@@ -147,7 +148,7 @@ pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     }
     let cost = costs.last().copied().unwrap_or(f64::NAN);
     let first = costs.iter().position(|&c| c <= limit);
-    Ok(Some(Row {
+    Ok(Some(JobResult {
         cmdp: cmdp.name().to_owned(),
         algo: job.algo.clone(),
         seed: job.seed,
@@ -164,24 +165,24 @@ pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     }))
 }
 
-/// Epochs up to the first of the last unbroken row of costs within `bound`.
+/// Number of epochs up to the one from which on every cost is within `bound`.
 fn stays(costs: &[f64], bound: f64) -> Option<u64> {
     let within = costs.iter().rev().take_while(|&&c| c <= bound).count();
     (within > 0).then(|| (costs.len() - within) as u64 + 1)
 }
 
-/// Runs all jobs, `threads` at a time and each on one, in folders under `dir`. Rows are in the order of the jobs, and the
-/// same for any number of threads. `epoch_done` is told of every epoch; `None` if `stop` was set.
+/// Runs all jobs in folders under `dir`, `threads` at a time and each on one thread. The results are in the order of the
+/// jobs and do not depend on `threads`. `epoch_done` is called after every epoch. If `stop` is set, the result is `None`.
 ///
 /// # Errors
-/// The first error; the other trainings are given up.
+/// The first error; the other trainings are cancelled.
 pub fn measure_all(
     jobs: &[Job],
     threads: usize,
     dir: &Path,
     stop: &AtomicBool,
     epoch_done: impl Fn() + Sync,
-) -> Result<Option<Vec<Row>>, LabError> {
+) -> Result<Option<Vec<JobResult>>, LabError> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let results: Mutex<Vec<(usize, Measured)>> = Mutex::default();
     let go_on = || {
@@ -197,12 +198,12 @@ pub fn measure_all(
             results.lock().unwrap_or_else(PoisonError::into_inner).push((i, row));
         }
     };
-    // not rayon: a worker that waits for the pool of a training would begin another one meanwhile
+    // not rayon: a rayon worker that waits for the pool of one training would start another one meanwhile
     std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(i, _)| *i);
-    let rows: Vec<Option<Row>> = results.into_iter().map(|(_, row)| row).collect::<Result<_, _>>()?;
-    let rows: Option<Vec<Row>> = rows.into_iter().collect();
+    let rows: Vec<Option<JobResult>> = results.into_iter().map(|(_, row)| row).collect::<Result<_, _>>()?;
+    let rows: Option<Vec<JobResult>> = rows.into_iter().collect();
     Ok(rows.filter(|rows| rows.len() == jobs.len()))
 }
 
@@ -210,7 +211,7 @@ fn unsolved(error: SolveError) -> LabError {
     LabError::MakeEnv(epo_core::EnvError::Other(error.to_string()))
 }
 
-/// The learned policy as a table: its probabilities at every one-hot observation.
+/// The learned policy as a table: its action probabilities at every one-hot observation.
 fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
     let (n, m) = (cmdp.n_states(), cmdp.n_actions());
     let (mut obs, mut actions) = (vec![0.0_f32; n * m * n], vec![]);

@@ -152,9 +152,10 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     let mut notes = Vec::new();
     let (source, config) = match (read("config.toml")?, read("config.json")?) {
         (Some(text), _) => {
-            let table: toml::Table = text
+            let mut table: toml::Table = text
                 .parse()
                 .map_err(|e: toml::de::Error| format!("config.toml is broken: {}.", e.message()))?;
+            epo_algos::modernise(&mut table); // a run of version 0.3 compares with one of this version
             let mut config = BTreeMap::new();
             flatten_toml("", &toml::Value::Table(table), &mut config);
             (Source::Epo, config)

@@ -90,7 +90,8 @@ impl<'a> Trainer<'a> {
         let (old, new) = (saved.total_steps(), self.run.total_steps());
         let mut note = format!("the run now has {new} steps instead of {old}");
         let update = &self.run.train.update;
-        if update.lr_decay && !self.is_finished() {
+        let decays = update.lr_decay && self.algorithm.metrics().contains(&epo_algos::report::LR);
+        if decays && !self.is_finished() {
             let lr = update.lr * self.next_epoch().remaining();
             note += &format!(
                 "; the learning rate of the policy continues at {lr:.3e} and decays to 0 at {new} steps, \

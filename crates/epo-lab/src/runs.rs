@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_core::Env;
 
 use crate::LabError;
-use crate::config::{ResolvedRun, VERSION_KEY};
+use crate::config::{ConfigError, ResolvedRun, VERSION_KEY};
 
 /// Version of this program. `config.toml` of a run names the version that began it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -16,6 +16,11 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC). `name`
 /// replaces seed and time.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
+    let is_plain = |name: &str| Path::new(name).components().eq([Component::Normal(name.as_ref())]);
+    if let Some(name) = name.filter(|name| !is_plain(name)) {
+        let why = "must be the name of a folder, without a path".to_owned();
+        return Err(ConfigError::Value { key: "--name".to_owned(), got: format!("{name:?}"), why }.into());
+    }
     let parent = runs.join(format!("{}-{{{}}}", run.algo.info().folder, run.run.task));
     fs::create_dir_all(&parent).map_err(LabError::io("create", &parent))?;
     if let Some(name) = name {
@@ -137,6 +142,11 @@ mod tests {
         assert!(matches!(new_folder(dir.path(), &run, Some("mine")), Err(LabError::Exists(_))));
         write_config(&named, &run, None).unwrap();
         assert_eq!(read_config(&named).unwrap(), run);
+        for bad in ["", ".", "..", "../evil", "/tmp/evil", "a/b", "a/"] {
+            let refused = new_folder(&dir.path().join("none"), &run, Some(bad));
+            assert!(matches!(refused, Err(LabError::Config(_))), "{bad:?}: {refused:?}");
+        }
+        assert!(!dir.path().join("none").exists(), "nothing was made");
     }
 
     #[test]

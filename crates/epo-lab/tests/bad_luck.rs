@@ -47,13 +47,35 @@ fn a_cost_that_is_always_zero_trains_every_algorithm_within_any_limit() {
     }
 }
 
+/// Kills: a limit of 0 that divides by zero, is taken for "no limit", or turns the sign of the penalty.
 #[test]
-fn a_limit_of_zero_with_costs_trains_every_algorithm() {
+fn a_limit_of_zero_makes_every_algorithm_but_ppo_cheaper_and_keeps_every_number_finite() {
     for algo in epo_lab::config::algorithms() {
-        let dir = tempfile::tempdir().unwrap();
-        let set = [format!("run.algo={}", algo.name()), "run.limit=0".to_owned()];
-        let end = train(dir.path(), config(&set.each_ref().map(String::as_str)), &walk).unwrap();
-        assert!(end.finished, "{}", algo.name());
+        let last_costs = |limit: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let set = [
+                &format!("run.algo={}", algo.name()),
+                &format!("run.limit={limit}"),
+                "run.steps=8000",
+                "train.steps_per_epoch=400",
+                "train.lr=0.003",
+                "train.passes=10",
+                "train.target_kl=0.05",
+            ];
+            train(dir.path(), config(&set), &walk).unwrap();
+            for row in &common::rows(dir.path())[1..] {
+                let finite = |cell: &String| cell.is_empty() || cell.parse::<f64>().is_ok_and(f64::is_finite);
+                assert!(row.iter().all(finite), "{}, limit {limit}: {row:?}", algo.name());
+            }
+            let readings = numbers(&column(dir.path(), "Metrics/CostReading"));
+            readings[10..].iter().sum::<f64>() / 10.0
+        };
+        let (strict, free) = (last_costs("0"), last_costs("1e6"));
+        println!("{}: cost {strict:.2} at a limit of 0, {free:.2} without one", algo.name());
+        match algo.name() {
+            "ppo" => assert_eq!(strict, free, "PPO ignores the limit"),
+            name => assert!(strict < 0.8 * free && free > 1.0, "{name}: {strict} {free}"),
+        }
     }
 }
 

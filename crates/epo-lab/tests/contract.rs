@@ -4,14 +4,16 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{Walk, config, rows, train, walk};
-use epo_core::{ActionSpace, Env};
-use epo_lab::checkpoint;
+use common::{Walk, column, config, rows, train, walk};
+use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Step};
 use epo_lab::config::algorithms;
 use epo_lab::train::{ResumeOptions, Trainer};
+use epo_lab::{LabError, checkpoint, runs};
 
 fn episodes(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("episodes.csv")).unwrap()
@@ -139,4 +141,120 @@ fn a_run_that_died_before_its_first_checkpoint_begins_again() {
     let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert!(trainer.notes()[0].contains("starts from the beginning"));
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
+}
+
+fn resume(dir: &Path, steps: Option<u64>) -> Result<Trainer<'_>, LabError> {
+    Trainer::resume(dir, ResumeOptions { threads: None, steps }, &walk)
+}
+
+/// Kills: steps that are rounded up to whole epochs, a lost or repeated step at the seam, a configuration that keeps the
+/// old length, and a stop in the longer part that is resumed with the old one.
+#[test]
+fn a_run_ends_at_its_steps_and_can_be_made_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = |dir: &Path| column(dir, "TotalEnvSteps").join(" ");
+    train(dir.path(), config(&["run.steps=500"]), &walk).unwrap();
+    assert_eq!(steps(dir.path()), "200 400 500");
+
+    let trainer = resume(dir.path(), None).unwrap();
+    assert!(trainer.is_finished() && trainer.epoch() == 3 && trainer.notes().is_empty(), "{trainer:?}");
+    let said = resume(dir.path(), Some(496)).unwrap_err().to_string();
+    assert_eq!(said, "`run.steps = 496`: the run has already made 500 steps");
+
+    let stop = AtomicBool::new(false);
+    let mut trainer = resume(dir.path(), Some(1002)).unwrap();
+    let note = trainer.notes().join("; ");
+    assert!(note.contains("1004 steps instead of 500"), "a multiple of 4 environments: {note}");
+    assert!(
+        note.contains("learning rate of the policy continues at 1.500e-4"),
+        "3 of 6 epochs are done: {note}"
+    );
+    trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
+    assert_eq!(runs::read_config(dir.path()).unwrap().run.steps, 1002);
+    let mut trainer = resume(dir.path(), None).unwrap();
+    assert_eq!((trainer.epoch(), trainer.epochs(), trainer.steps()), (4, 6, 700));
+    assert!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap().finished);
+    assert_eq!(steps(dir.path()), "200 400 500 700 900 1004");
+}
+
+/// Kills: anything but the learning rate that depends on the length of the run.
+#[test]
+fn without_a_decaying_learning_rate_a_longer_run_is_the_run_that_was_longer_from_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |steps: &str| config(&[&format!("run.steps={steps}"), "train.lr_decay=false"]);
+    let whole = train(&dir.path().join("whole"), with("1200"), &walk).unwrap();
+    let path = dir.path().join("extended");
+    train(&path, with("600"), &walk).unwrap();
+    let mut trainer = resume(&path, Some(1200)).unwrap();
+    assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
+    assert_eq!(rows(&path), rows(&dir.path().join("whole")));
+}
+
+/// Kills: a run folder of version 0.3 that is refused, or that continues with other numbers.
+#[test]
+fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = config(&["run.algo=epo-released", "algo.mu=4", "algo.alpha=1"]);
+    let whole = train(&dir.path().join("whole"), run.clone(), &walk).unwrap();
+    let path = dir.path().join("old");
+    let stop = AtomicBool::new(false);
+    Trainer::create(&path, run.clone(), &walk).unwrap().train(&stop, |_| stop.store(true, Relaxed)).unwrap();
+    // written as version 0.3 did
+    let old = run.to_toml().replace("minibatch = 50", "batch = 50").replace("epo-released", "epo");
+    let algo = old.find("[algo]").unwrap();
+    let end = old[algo + 1..].find('[').map_or(old.len(), |at| algo + 1 + at);
+    let table = "[algo]\nvariant = \"released\"\nclip = 0.2\nmu_init = 4.0\npmn = \"linear\"\npsi_max = 5.0\n\
+                 normalize_loss = true\nmu_rate = 0.07\n\n";
+    let old = format!("epo_version = \"0.3.0\"\n\n{}{table}{}", &old[..algo], &old[end..]);
+    std::fs::write(path.join("config.toml"), old).unwrap();
+    let root = path.join("checkpoint");
+    let mut files = checkpoint::load(&root).unwrap().files;
+    let state = String::from_utf8(files["state.json"].clone()).unwrap();
+    files.insert("state.json".into(), state.replace("\"epo-released\"", "\"epo\"").into_bytes());
+    std::fs::remove_dir_all(root.join("000001")).unwrap();
+    checkpoint::save(&root, 1, &files).unwrap();
+
+    let mut trainer = resume(&path, None).unwrap();
+    assert_eq!(trainer.config(), &run);
+    assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
+    assert_eq!(rows(&path), rows(&dir.path().join("whole")));
+}
+
+/// An environment that notes the seed of every episode.
+struct Listener<'a>(Box<dyn Env>, &'a Mutex<Vec<u64>>);
+
+impl Env for Listener<'_> {
+    fn spec(&self) -> &EnvSpec {
+        self.0.spec()
+    }
+    fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+        self.1.lock().unwrap().push(seed);
+        self.0.reset(seed, obs)
+    }
+    fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+        self.0.step(action, obs)
+    }
+}
+
+/// Kills: an evaluation that plays episodes of the training, or other episodes each time.
+#[test]
+fn an_evaluation_plays_the_same_episodes_each_time_and_none_of_the_training() {
+    static TRAINING: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    static EVALUATION: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    let made = std::cell::Cell::new(0);
+    let make = || {
+        made.set(made.get() + 1);
+        let seeds = if made.get() <= 4 { &TRAINING } else { &EVALUATION }; // the run has four environments
+        Ok(Box::new(Listener(walk()?, seeds)) as Box<dyn Env>)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    train(dir.path(), config(&["train.eval_every=3", "train.eval_episodes=6"]), &make).unwrap();
+    let training: BTreeSet<u64> = TRAINING.lock().unwrap().iter().copied().collect();
+    let evaluation = EVALUATION.lock().unwrap().clone();
+    // two evaluations of six episodes; an environment begins the next episode after each
+    assert!(training.len() > 12 && evaluation.len() == 24, "{} {}", training.len(), evaluation.len());
+    assert!(evaluation.iter().all(|seed| !training.contains(seed)), "an episode of the training is played");
+    let sorted = |seeds: &[u64]| seeds.iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(sorted(&evaluation[..12]), sorted(&evaluation[12..]));
+    assert_eq!(sorted(&evaluation).len(), 12, "no episode twice");
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use epo_lab::config;
-use epo_lab::ground_truth::{self, Job, OWN_SETTINGS, Row, Summary};
+use epo_lab::ground_truth::{self, Job, JobResult, OWN_SETTINGS, Summary};
 use epo_lab::runs::write_whole;
 use epo_lab::stop;
 use epo_theory::checks::{self, Report};
@@ -110,7 +110,7 @@ struct Learned<'a> {
     /// Parameters that are not defaults, by algorithm; an empty name is all.
     settings: Vec<(&'a str, String)>,
     summary: Vec<Summary>,
-    runs: Vec<Row>,
+    runs: Vec<JobResult>,
 }
 
 fn learn(args: &Args) -> anyhow::Result<Code> {

@@ -1,20 +1,20 @@
-//! The table of learners against the truth: mean and worst over seeds.
+//! The table of learned policies compared with the optimum: mean and worst over seeds.
 
 use serde::Serialize;
 
-use super::Row;
+use super::JobResult;
 
 /// Mean and worst over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Over {
     /// Mean.
     pub mean: f64,
-    /// Worst, by the measure of the column.
+    /// Worst value; each column says what is worse.
     pub worst: f64,
 }
 
 impl Over {
-    /// `badness` says what is worse.
+    /// Mean and worst of some values; a larger `badness` is worse.
     fn of(values: &[f64], badness: impl Fn(f64) -> f64) -> Self {
         let worst = values.iter().copied().max_by(|a, b| badness(*a).total_cmp(&badness(*b)));
         Self { mean: values.iter().sum::<f64>() / values.len() as f64, worst: worst.unwrap_or(f64::NAN) }
@@ -38,21 +38,21 @@ pub struct Summary {
     pub ret: Over,
     /// J_C; the largest is the worst.
     pub cost: Over,
-    /// Gap; the one farthest from 0 is the worst: below 0 the limit is violated.
+    /// Gap in per cent; the one farthest from 0 is the worst. Below 0 the limit is violated.
     pub gap_percent: Over,
     /// (J_C − d)⁺.
     pub violation: Over,
-    /// Steps to the first policy within the limit; `None` if a seed had none.
+    /// Number of steps to the first policy within the limit; `None` if a seed had none.
     pub first_within: Option<Over>,
-    /// Steps after which the limit is kept; `None` if a seed ended above it.
+    /// Number of steps after which the limit is kept; `None` if a seed ended above it.
     pub stays_within: Option<Over>,
     /// The same for 1.1 d.
     pub stays_near: Option<Over>,
 }
 
 /// Joins the seeds of each algorithm on each CMDP, in the order in which they first appear.
-pub fn summarise(rows: &[Row]) -> Vec<Summary> {
-    let mut groups: Vec<Vec<&Row>> = Vec::new();
+pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
+    let mut groups: Vec<Vec<&JobResult>> = Vec::new();
     for row in rows {
         match groups.iter_mut().find(|g| g[0].cmdp == row.cmdp && g[0].algo == row.algo) {
             Some(group) => group.push(row),
@@ -62,9 +62,9 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
     groups.iter().map(|group| summary(group)).collect()
 }
 
-fn summary(rows: &[&Row]) -> Summary {
-    let all = |f: fn(&Row) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
-    let steps = |f: fn(&Row) -> Option<u64>| -> Option<Over> {
+fn summary(rows: &[&JobResult]) -> Summary {
+    let all = |f: fn(&JobResult) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
+    let steps = |f: fn(&JobResult) -> Option<u64>| -> Option<Over> {
         let steps: Option<Vec<f64>> = rows.iter().map(|row| f(row).map(|s| s as f64)).collect();
         steps.map(|steps| Over::of(&steps, |s| s))
     };
@@ -120,13 +120,15 @@ pub fn markdown(summaries: &[Summary]) -> String {
 }
 
 /// Every run, one line each; an empty cell is never.
-pub fn csv(rows: &[Row]) -> String {
+pub fn csv(rows: &[JobResult]) -> String {
     let mut text = "cmdp,algo,seed,steps,best_return,limit,return,cost,gap_percent,violation,\
                     first_within,stays_within,stays_near\n"
         .to_owned();
     let never = |steps: Option<u64>| steps.map_or(String::new(), |s| s.to_string());
     for r in rows {
-        let Row { cmdp, algo, seed, steps, best_return, limit, ret, cost, gap_percent, violation, .. } = r;
+        let JobResult {
+            cmdp, algo, seed, steps, best_return, limit, ret, cost, gap_percent, violation, ..
+        } = r;
         text += &format!(
             "{cmdp},{algo},{seed},{steps},{best_return},{limit},{ret},{cost},{gap_percent},{violation}"
         );
@@ -142,8 +144,8 @@ pub fn csv(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(algo: &str, seed: u64, ret: f64, cost: f64, first: Option<u64>) -> Row {
-        Row {
+    fn row(algo: &str, seed: u64, ret: f64, cost: f64, first: Option<u64>) -> JobResult {
+        JobResult {
             cmdp: "c".into(),
             algo: algo.into(),
             seed,

@@ -15,6 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use epo_algos::AlgoConfig;
+
 use super::figure::Series;
 use crate::history::{Note, Run, Source};
 use crate::stats;
@@ -120,17 +122,17 @@ fn is_incidental(path: &str) -> bool {
 fn display(source: Source, algo: &str) -> String {
     match source {
         Source::OmniSafe => format!("{algo} (OmniSafe)"),
-        Source::Epo if algo == "ppo-lag" => "PPO-Lag".into(),
-        Source::Epo => algo.to_uppercase(),
+        Source::Epo => AlgoConfig::by_name(algo)
+            .map_or_else(|| algo.to_uppercase(), |known| known.info().label.to_owned()),
     }
 }
 
-/// Order of the legend: ours first, then as the paper lists its baselines, then anything else.
+/// Order of the legend: the order of the list of algorithms, then unknown names, then OmniSafe's runs.
 fn rank(label: &str) -> usize {
-    const ORDER: [&str; 7] = ["EPO", "P3O", "PPO-Lag", "CPO", "APPO", "IPO", "PPO"];
+    let order = AlgoConfig::all_defaults();
     let name = label.split([' ', ',']).next().unwrap_or(label);
-    let rank = ORDER.iter().position(|o| *o == name).unwrap_or(ORDER.len());
-    if label.contains("(OmniSafe)") { ORDER.len() + 1 } else { rank }
+    let rank = order.iter().position(|known| known.info().label == name).unwrap_or(order.len());
+    if label.contains("(OmniSafe)") { order.len() + 1 } else { rank }
 }
 
 /// Order of the tasks: as the paper shows them, then the rest by name.

@@ -1,0 +1,117 @@
+//! Claim: the results of training are those of the release notes, to the bit.
+//!
+//! Every algorithm trains for two short epochs on a navigation and on a velocity task. The hash covers the tensors of the
+//! last checkpoint and the main columns of `progress.csv`, in a fixed order and without their names, so that a renamed key
+//! or a new column does not change it.
+//!
+//! To renew the hashes after a change that is meant to change results:
+//!
+//! ```sh
+//! EPO_RENEW=1 cargo test -p epo-lab --test pinned -- --nocapture    # prints the new table
+//! ```
+//! The changelog must then say "results change".
+//!
+//! The hashes hold on x86-64 with fused multiply-add; without it the networks round differently.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use common::column;
+use epo_lab::checkpoint;
+use epo_lab::config::{ResolvedRun, algorithms};
+use epo_lab::runs::task_maker;
+use epo_lab::train::Trainer;
+
+const TASKS: [&str; 2] = ["SafetyPointGoal1-v0", "SafetySwimmerVelocity-v1"];
+
+/// Task, algorithm and hash. See the header for how to renew it.
+const HASHES: &[(&str, &str, &str)] = &[
+    ("SafetyPointGoal1-v0", "epo", "0171363f84da8001"),
+    ("SafetyPointGoal1-v0", "p3o", "ed15eff47161037f"),
+    ("SafetyPointGoal1-v0", "ppo-lag", "cfdfe72435380f1d"),
+    ("SafetyPointGoal1-v0", "cpo", "ae20f42f1cb2ed35"),
+    ("SafetyPointGoal1-v0", "appo", "3899b9f3bb88d1c4"),
+    ("SafetyPointGoal1-v0", "ipo", "4642a5db91a3bf00"),
+    ("SafetyPointGoal1-v0", "ppo", "7b9a73c19f6c2299"),
+    ("SafetyPointGoal1-v0", "epo-released", "07ac7ccecafc07a5"),
+    ("SafetySwimmerVelocity-v1", "epo", "f40df7da389b3901"),
+    ("SafetySwimmerVelocity-v1", "p3o", "e15b9f9edd8a545e"),
+    ("SafetySwimmerVelocity-v1", "ppo-lag", "7ea4a12afff879c1"),
+    ("SafetySwimmerVelocity-v1", "cpo", "b5de520b20e7cf9e"),
+    ("SafetySwimmerVelocity-v1", "appo", "2575249e9d79579e"),
+    ("SafetySwimmerVelocity-v1", "ipo", "e35d333ea4e48478"),
+    ("SafetySwimmerVelocity-v1", "ppo", "3027588e882c6443"),
+    ("SafetySwimmerVelocity-v1", "epo-released", "ab7ec576f0e4f45f"),
+];
+
+/// The hash of what a short run has learned and recorded.
+fn hash(task: &str, algo: &str, dir: &Path) -> String {
+    let set = [
+        &format!("run.task={task}"),
+        &format!("run.algo={algo}"),
+        "run.seed=3",
+        "run.steps=2100", // a second epoch of half the length; episodes end in it
+        "run.limit=0",    // violated, so that every algorithm acts on the cost
+        "train.steps_per_epoch=1400",
+        "train.envs=2",
+        "train.passes=2",
+        "train.threads=2",
+    ];
+    let run = ResolvedRun::from_layers(None, &set.map(str::to_owned)).unwrap();
+    let make_env = task_maker(task).unwrap();
+    let mut trainer = Trainer::create(dir, run, &make_env).unwrap();
+    trainer.train(&AtomicBool::new(false), |_| ()).unwrap();
+
+    let loaded = checkpoint::load(&dir.join("checkpoint")).unwrap();
+    let file = &loaded.files["tensors.safetensors"];
+    let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
+    let mut all: Vec<_> = tensors.iter().collect();
+    all.sort_by_key(|(name, _)| name.to_string());
+    let mut bytes: Vec<u8> = all.iter().flat_map(|(_, tensor)| tensor.data().to_vec()).collect();
+    for name in [
+        "TotalEnvSteps",
+        "Metrics/EpRet",
+        "Metrics/EpCost",
+        "Metrics/EpLen",
+        "Metrics/CostReading",
+        "Train/KL",
+    ] {
+        bytes.extend(column(dir, name).join(" ").into_bytes());
+    }
+    checkpoint::sha256(&bytes)[..16].to_owned()
+}
+
+/// Kills: any change of a number anywhere between the environment and the parameters.
+#[test]
+fn every_algorithm_learns_what_it_learned_in_the_last_release() {
+    let mut table = String::new();
+    let (mut differences, mut seen) = (Vec::new(), BTreeSet::new());
+    for task in TASKS {
+        for algo in algorithms().iter().map(|algo| algo.name()) {
+            let dir = tempfile::tempdir().unwrap();
+            let got = hash(task, algo, dir.path());
+            assert!(seen.insert(got.clone()), "{algo} on {task} learns what another algorithm learns");
+            writeln!(table, "    (\"{task}\", \"{algo}\", \"{got}\"),").unwrap();
+            let pinned = HASHES.iter().find(|(t, a, _)| (*t, *a) == (task, algo)).map(|(.., hash)| *hash);
+            if pinned != Some(got.as_str()) {
+                differences.push(format!("{algo} on {task}: {got}, pinned {pinned:?}"));
+            }
+        }
+    }
+    if std::env::var_os("EPO_RENEW").is_some() {
+        println!("{table}");
+        return;
+    }
+    assert!(
+        differences.is_empty(),
+        "training gives other numbers than the pinned ones. If that is meant, renew the table as the header of this file \
+         says, and write \"results change\" into the changelog.\n{}",
+        differences.join("\n")
+    );
+}
