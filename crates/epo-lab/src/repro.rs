@@ -243,7 +243,7 @@ mod tests {
         assert!(said.contains("--algos does not apply"), "{said}");
         let wrong = Shrink { tasks: vec!["SafetyPointGoal11-v0".into()], ..Shrink::default() };
         let said = Experiment::Limits.file(&wrong).unwrap().plan().unwrap_err().to_string();
-        assert!(said.contains("nearest"), "{said}");
+        assert!(said.contains("did you mean `SafetyPointGoal1-v0`"), "{said}");
     }
 
     /// Kills: the sum over the number of jobs, which would have three equal runs on two end halfway through the third.

@@ -54,6 +54,7 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
             let progress = path.join("progress.csv");
             let text = std::fs::read_to_string(&progress).unwrap();
             std::fs::write(&progress, text + "1,2,").unwrap();
+            drop(trainer);
             let mut trainer =
                 Trainer::resume(&path, ResumeOptions { threads: Some(2), steps: None }, &walk).unwrap();
             let end = trainer.train(&AtomicBool::new(false), |_| ()).unwrap();
@@ -78,6 +79,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
     let mut bytes = std::fs::read(&newest).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&newest, bytes).unwrap();
+    drop(trainer);
     let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert_eq!(trainer.epoch(), 3);
     let note = trainer.notes()[0].clone();
@@ -100,6 +102,7 @@ fn discrete_actions_train_and_resume_too() {
     let stop = AtomicBool::new(false);
     let mut trainer = Trainer::create(&path, config(&[]), &make).unwrap();
     trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
+    drop(trainer);
     let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &make).unwrap();
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
 }
@@ -115,6 +118,7 @@ fn a_stop_is_saved_whenever_it_comes() {
     let end = trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
     assert_eq!(trainer_epoch(&path), 1, "the epoch that the stop came in is not lost");
     assert_eq!(end.hash, checkpoint::load(&path.join("checkpoint"), |_, _| Ok(())).unwrap().hash);
+    drop(trainer);
     let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
 }
@@ -158,6 +162,7 @@ fn a_run_ends_at_its_steps_and_can_be_made_longer() {
 
     let trainer = resume(dir.path(), None).unwrap();
     assert!(trainer.is_finished() && trainer.epoch() == 3 && trainer.notes().is_empty(), "{trainer:?}");
+    drop(trainer);
     let said = resume(dir.path(), Some(496)).unwrap_err().to_string();
     assert_eq!(said, "`run.steps = 496`: the run has already made 500 steps");
 
@@ -171,6 +176,7 @@ fn a_run_ends_at_its_steps_and_can_be_made_longer() {
     );
     trainer.train(&stop, |_| stop.store(true, Relaxed)).unwrap();
     assert_eq!(runs::read_config(dir.path()).unwrap().run.steps, 1002);
+    drop(trainer);
     let mut trainer = resume(dir.path(), None).unwrap();
     assert_eq!((trainer.epoch(), trainer.epochs(), trainer.steps()), (4, 6, 700));
     assert!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap().finished);
