@@ -35,7 +35,7 @@ impl Policy {
         Self { n_actions, prob }
     }
 
-    /// Returns the softmax policy π(a|s) ∝ exp(logits[s·A + a]).
+    /// Returns the softmax policy: π(a|s) is proportional to exp(l), where l is `logits[s·A + a]`.
     pub fn softmax(n_actions: usize, logits: &[f64]) -> Self {
         let mut prob = logits.to_vec();
         for row in prob.chunks_mut(n_actions) {

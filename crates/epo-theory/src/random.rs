@@ -46,8 +46,8 @@ impl RandomCmdp {
     /// total cost, and "best" is the unconstrained optimum.
     ///
     /// - At least one limit excludes the unconstrained optimum. Random draws without such a conflict are rejected.
-    /// - |Jᵢ(best) − Jᵢ(frugal)| is raised to a tenth of the largest such difference if it is smaller. The frugal policy
-    ///   is then strictly feasible (Slater's condition).
+    /// - The difference |Jᵢ(best) − Jᵢ(frugal)| is replaced by a tenth of the largest Jᵢ(best) − Jᵢ(frugal) if it is
+    ///   smaller. The frugal policy is then strictly feasible (Slater's condition).
     /// - Every constraint after the first multiplies the tightness by its own random factor from 0.5–1. Otherwise two
     ///   limits could bind at the same point, and λ* would not be unique.
     pub fn build(&self, seed: u64) -> Cmdp {
