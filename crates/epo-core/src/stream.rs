@@ -85,8 +85,8 @@ impl Stream {
 
     /// Draws from the standard normal distribution (Box–Muller).
     ///
-    /// Each call uses two uniform draws and returns one number. The second Box–Muller number is discarded, so the stream
-    /// needs no cache.
+    /// Each call uses two uniform draws and returns one number. The second Box–Muller number is not used, so the
+    /// stream needs no cache.
     pub fn normal(&mut self) -> f64 {
         let u = 1.0 - self.uniform(); // in (0, 1]: the logarithm is finite
         let v = self.uniform();

@@ -47,7 +47,7 @@ fn note(canvas: &mut Canvas, axes: &Axes, text: &str, at: (f64, f64), colour: Rg
     canvas.text(text, axes.at(at), NOTE, Anchor::Start, colour);
 }
 
-/// Draws a legend with its upper left entry at `(x, y)`: one row per line, with a sample of the line and its name.
+/// Draws a legend whose first row is at `(x, y)`. Each row shows a sample of a line and its name.
 fn legend(canvas: &mut Canvas, (x, y): (f32, f32), lines: &[(&str, Rgb, f32, Option<[f32; 2]>)]) {
     for (i, (name, colour, width, dash)) in lines.iter().enumerate() {
         let y = y + 22.0 * i as f32;
