@@ -1,4 +1,4 @@
-//! A checker for environments: what it does wrong, in words, before a training run finds out.
+//! A checker for environments. It finds common mistakes before a training run and describes each in one sentence.
 //!
 //! ```
 //! # use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
@@ -22,7 +22,7 @@
 //! #     let spec = EnvSpec { id: "counter".into(), obs_len: 1, action: ActionSpace::symmetric(1), max_steps: 5, cost_terms: vec![] };
 //! #     Box::new(Counter { spec, t: 0, running: false })
 //! # }
-//! // `counter()` ends every episode at its time limit, says it terminated, and takes any action
+//! // `counter()` reports `Terminated` at its time limit and accepts any action: two mistakes
 //! let problems = epo_core::check_env(counter);
 //! assert!(problems.iter().any(|p| p.to_string().contains("report Truncated")));
 //! assert!(problems.iter().any(|p| p.to_string().contains("accepts an action with a NaN")));
@@ -36,22 +36,22 @@ pub use problem::{Problem, Replay};
 
 use crate::{ActionSpace, Env, Outcome, Purpose, Step, Stream};
 
-/// How many episodes are played.
+/// Number of episodes that the checker plays.
 const EPISODES: u64 = 3;
-/// Steps after which an episode that declares no sensible end is left.
+/// Maximum number of steps that the checker plays in one episode, even if the spec allows more.
 const MAX_PLAYED: usize = 2_000;
-/// What buffers are filled with before a call: no environment writes this by chance.
+/// Value that fills the observation buffer before a call. An entry that still has it afterwards was not written.
 const UNWRITTEN: f64 = -7.123_456_789e123;
 
-/// What an environment does wrong; empty if nothing was found.
+/// Returns the problems of an environment. The list is empty if the checker finds none.
 ///
-/// Makes several environments and plays a few episodes of random actions in them.
+/// The function calls `make` several times and plays a few episodes with random actions.
 pub fn check_env(make: impl Fn() -> Box<dyn Env>) -> Vec<Problem> {
     let mut found = Vec::new();
     check_spec(&*make(), &mut found);
     if found.is_empty() {
         check_episodes(&make, &mut found);
-        // a reward that is NaN in every step is one problem
+        // consecutive problems of the same kind are reported once, such as a reward that is NaN in every step
         found.dedup_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
         check_refusals(&make, &mut found);
     }
@@ -82,7 +82,7 @@ fn check_spec(env: &dyn Env, found: &mut Vec<Problem>) {
     }
 }
 
-/// One moment of an episode, bit for bit; the reset has reward and cost 0.
+/// The bits of everything that one call returned. For `reset`, reward and cost are 0.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
     obs: Vec<u64>,
@@ -91,7 +91,7 @@ struct Moment {
     outcome: Outcome,
 }
 
-/// Writes a random action; values of a box without bounds are drawn from ±1.
+/// Writes a uniformly random action. Bounds of a box beyond ±10⁶ are replaced by ±10⁶.
 fn random_action(space: &ActionSpace, random: &mut Stream, action: &mut [f64]) {
     match space {
         ActionSpace::Discrete { n } => action[0] = random.below(*n) as f64,
@@ -104,7 +104,7 @@ fn random_action(space: &ActionSpace, random: &mut Stream, action: &mut [f64]) {
     }
 }
 
-/// An environment being played with the actions that a seed names.
+/// Plays an environment with random actions that depend only on the seed of the episode, and records the results.
 struct Player {
     env: Box<dyn Env>,
     random: Stream,
@@ -118,7 +118,7 @@ impl Player {
         Self { env, random: Stream::new(0, Purpose::Problem, 0), obs, moments: Vec::new() }
     }
 
-    /// Begins the episode of that seed; false if it could not.
+    /// Starts the episode with this seed. Returns false if the reset failed.
     fn begin(&mut self, seed: u64, found: &mut Vec<Problem>) -> bool {
         self.random = Stream::new(seed, Purpose::Problem, 0);
         self.moments.clear();
@@ -135,7 +135,7 @@ impl Player {
         false
     }
 
-    /// One step; false when the episode is over or cannot go on.
+    /// Takes one step. Returns false if the episode has ended or the step failed.
     fn step(&mut self, found: &mut Vec<Problem>) -> bool {
         let mut action = vec![0.0; self.env.spec().action.len()];
         random_action(&self.env.spec().action, &mut self.random, &mut action);
@@ -153,7 +153,7 @@ impl Player {
         false
     }
 
-    /// Writes down what a call answered, and what is wrong with it.
+    /// Records the result of a call and adds its problems to `found`.
     fn note(&mut self, call: &'static str, step: Step, found: &mut Vec<Problem>) {
         let t = self.moments.len();
         let entry = |i: usize| format!("entry {i} of the observation");
@@ -180,7 +180,7 @@ impl Player {
         self.moments.push(Moment { obs, reward, cost, outcome: step.outcome });
     }
 
-    /// Plays the episode of that seed to its end, or until it is longer than it may be.
+    /// Plays the episode with this seed until it ends, fails or exceeds a step limit. Returns the recorded results.
     fn play(&mut self, seed: u64, found: &mut Vec<Problem>) -> Vec<Moment> {
         let max_steps = self.env.spec().max_steps;
         if self.begin(seed, found) {
@@ -202,10 +202,10 @@ fn check_episodes(make: &impl Fn() -> Box<dyn Env>, found: &mut Vec<Problem>) {
     let mut used = Player::new(make());
     let episodes: Vec<_> = (0..EPISODES).map(|seed| used.play(seed, found)).collect();
     if !found.is_empty() {
-        return; // what follows would only repeat it
+        return; // the checks below would report the same problems again
     }
 
-    // a time limit must not pass for a true end
+    // a time limit must be reported as `Truncated`, not as `Terminated`
     let max_steps = used.env.spec().max_steps;
     let full = |e: &Vec<Moment>| e.len() == max_steps + 1;
     let terminated = |e: &Vec<Moment>| e.last().is_some_and(|m| m.outcome == Outcome::Terminated);
@@ -213,7 +213,8 @@ fn check_episodes(make: &impl Fn() -> Box<dyn Env>, found: &mut Vec<Problem>) {
         found.push(Problem::TimeLimitTerminates);
     }
 
-    // an episode is a function of seed and actions: in a fresh environment, after another, beside another
+    // an episode depends only on seed and actions: play it in a new environment, after another episode, and while a
+    // second environment runs
     let mut part = |a: &[Moment], b: &[Moment], how| {
         let step = a.iter().zip(b).position(|(x, y)| x != y);
         let step = step.or_else(|| (a.len() != b.len()).then(|| a.len().min(b.len())));
@@ -285,7 +286,7 @@ mod tests {
     use crate::EnvSpec;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// What is broken in [`Walk`].
+    /// The mistake that [`Walk`] contains.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Bug {
         None,
@@ -308,7 +309,8 @@ mod tests {
 
     static SHARED: AtomicU64 = AtomicU64::new(0);
 
-    /// A walk on a line with a wind that the seed names; the cost is 1 beyond ±2; cut off after 12 steps.
+    /// A walk on a line with a constant wind that depends on the seed. The cost is 1 for positions beyond ±2. Episodes
+    /// are truncated after 12 steps.
     struct Walk {
         spec: EnvSpec,
         bug: Bug,
@@ -398,7 +400,7 @@ mod tests {
 
     #[test]
     fn every_bug_is_named() {
-        // the checker may find several things wrong; this one must be the first, and its words must help
+        // the checker may find several problems; the intended one must come first, with a helpful message
         let cases = [
             (Bug::ObsNotWritten, "step does not write entry 1 of the observation"),
             (Bug::ObsNaN, "entry 0 of the observation is NaN at step 5"),

@@ -1,8 +1,9 @@
-//! Mean episode cost against its limit.
+//! Mean episode cost and its limit.
 
-/// Mean episode cost `J_c` of an iteration and its limit `d`. Finite by construction.
+/// Mean episode cost `J_c` of an epoch, its limit `d`, and the spread of the episode costs. All are finite.
 ///
-/// `f64::max` ignores NaN, so an unchecked NaN cost would reset a multiplier to 0 in silence; this type cannot hold one.
+/// `f64::max` ignores NaN, so an unchecked NaN cost would silently reset a multiplier to 0. The constructors
+/// therefore reject NaN.
 ///
 /// ```
 /// use epo_core::CostReading;
@@ -19,12 +20,14 @@ pub struct CostReading {
 }
 
 impl CostReading {
-    /// `None` if either number is NaN or infinite. The spread is taken as 0.
+    /// Returns the reading with spread 0, or `None` if one of the numbers is NaN or infinite.
     pub const fn new(mean: f64, limit: f64) -> Option<Self> {
         Self::with_spread(mean, limit, 0.0)
     }
 
-    /// With the standard deviation of the episode costs that the mean was taken over.
+    /// Returns the reading with `spread`, the standard deviation of the episode costs.
+    ///
+    /// Returns `None` if a number is NaN or infinite, or if `spread` is negative.
     pub const fn with_spread(mean: f64, limit: f64, spread: f64) -> Option<Self> {
         if mean.is_finite() && limit.is_finite() && spread.is_finite() && spread >= 0.0 {
             Some(Self { mean, limit, spread })
@@ -33,12 +36,12 @@ impl CostReading {
         }
     }
 
-    /// `J_c`, the mean undiscounted cost of an episode.
+    /// `J_c`, the mean undiscounted episode cost.
     pub const fn mean(self) -> f64 {
         self.mean
     }
 
-    /// `d`, the limit.
+    /// `d`, the limit on the mean episode cost.
     pub const fn limit(self) -> f64 {
         self.limit
     }
@@ -48,7 +51,7 @@ impl CostReading {
         self.spread
     }
 
-    /// `J_c − d`; positive means that the constraint is violated.
+    /// Returns `J_c − d`. A positive value means that the constraint is violated.
     pub const fn excess(self) -> f64 {
         self.mean - self.limit
     }

@@ -1,82 +1,82 @@
-//! One environment: the interface that every task implements, and that a user implements for an own one.
+//! The interface of an environment. All tasks implement it; users implement it for their own environments.
 
-/// A constrained Markov decision process, stepped by actions.
+/// An environment: a constrained Markov decision process that advances by one action at a time.
 ///
-/// An episode is a pure function of the seed and the actions: [`reset`](Env::reset) must forget everything that was
-/// before it. That is what makes runs reproducible and resumable without an environment having to save its state.
+/// An episode must depend only on its seed and its actions: [`reset`](Env::reset) discards all earlier state. Runs
+/// are then reproducible, and a run can resume although environments do not save their state.
 pub trait Env: Send {
-    /// Sizes and names; never changes.
+    /// Returns the sizes and names of this environment. The result must be the same for every call.
     fn spec(&self) -> &EnvSpec;
 
-    /// Starts the episode that `seed` names and writes its first observation.
+    /// Starts an episode with this `seed` and writes its first observation to `obs`.
     fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError>;
 
-    /// Advances by one action and writes the observation that it led to.
+    /// Performs one action, writes the next observation to `obs`, and returns reward, cost and outcome.
     ///
-    /// A discrete action is one number, the index of the action. An error leaves the episode unusable until the
-    /// next reset.
+    /// A discrete action is one number, the index of the action. After an error, `reset` must be called before the
+    /// next step.
     fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError>;
 
-    /// The parts of the last step's cost, in the order of [`EnvSpec::cost_terms`].
+    /// Returns the parts of the cost of the last step, in the order of [`EnvSpec::cost_terms`].
     fn cost_terms(&self) -> &[f64] {
         &[]
     }
 }
 
-/// What a step returned beside the observation.
+/// The result of a step, without the observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Reward of the step.
     pub reward: f64,
-    /// Cost of the step, never negative.
+    /// Cost of the step; at least 0.
     pub cost: f64,
-    /// Whether the episode goes on.
+    /// Whether the episode continues, terminated or was truncated.
     pub outcome: Outcome,
 }
 
-/// Whether an episode goes on, and if not, whether the future after it is worth nothing.
+/// Whether an episode continues, terminated or was truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Outcome {
-    /// The episode goes on.
+    /// The episode continues.
     #[default]
     Running,
-    /// A true end: the value of what follows is 0.
+    /// The episode reached a terminal state, whose value is 0.
     Terminated,
-    /// Cut off by a time limit: what follows has a value, and estimates bootstrap from the final observation.
+    /// A time limit ended the episode. Value estimates bootstrap from the final observation.
     Truncated,
 }
 
 impl Outcome {
-    /// Whether the episode is over.
+    /// Returns true if the episode has ended, by termination or truncation.
     pub const fn is_done(self) -> bool {
         !matches!(self, Self::Running)
     }
 }
 
-/// The actions that an environment takes.
+/// The set of actions that an environment accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ActionSpace {
-    /// A vector, each entry within its bounds.
+    /// Continuous actions: vectors with a lower and an upper bound per entry.
     Box {
-        /// Smallest values.
+        /// Lower bound of each entry.
         low: Vec<f64>,
-        /// Largest values.
+        /// Upper bound of each entry.
         high: Vec<f64>,
     },
-    /// One of `n` actions, passed as its index.
+    /// Discrete actions: an action is an index from 0 to `n − 1`, passed as one number.
     Discrete {
-        /// How many.
+        /// Number of actions.
         n: usize,
     },
 }
 
 impl ActionSpace {
-    /// The box [−1, 1]ⁿ.
+    /// Returns the box [−1, 1]ⁿ.
     pub fn symmetric(n: usize) -> Self {
         Self::Box { low: vec![-1.0; n], high: vec![1.0; n] }
     }
 
-    /// Length of the slice that [`Env::step`] takes.
+    /// Returns the length of the action slice that [`Env::step`] expects.
     pub fn len(&self) -> usize {
         match self {
             Self::Box { low, .. } => low.len(),
@@ -84,14 +84,14 @@ impl ActionSpace {
         }
     }
 
-    /// Whether no action can be passed.
+    /// Returns true if an action has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Refuses an action of the wrong length, with a NaN, or with an index that does not exist.
+    /// Returns an error if the action has the wrong length, contains NaN or infinity, or is not a valid index.
     ///
-    /// Values outside a box are not an error: environments clip them as the published ones do.
+    /// Values outside the bounds of a box are not an error. Environments clip them, like the published environments.
     pub fn check(&self, action: &[f64]) -> Result<(), EnvError> {
         if action.len() != self.len() {
             return Err(EnvError::ActionLength { got: action.len(), want: self.len() });
@@ -108,58 +108,58 @@ impl ActionSpace {
     }
 }
 
-/// What an environment promises about itself.
+/// Name, sizes and time limit of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvSpec {
-    /// The id that users type.
+    /// Task id, such as `SafetyPointGoal1-v0`.
     pub id: String,
-    /// Length of an observation.
+    /// Number of entries of an observation.
     pub obs_len: usize,
-    /// Actions.
+    /// Action space.
     pub action: ActionSpace,
-    /// An episode never has more steps than this.
+    /// Maximum number of steps of an episode.
     pub max_steps: usize,
-    /// Names of the parts of the cost; empty if it has none.
+    /// Names of the parts of the cost. Empty if the cost is not split into parts.
     pub cost_terms: Vec<String>,
 }
 
-/// Why an environment could not do what it was asked.
+/// An error of an environment.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvError {
     /// The action has the wrong length.
     #[error("the action has {got} entries, the environment takes {want}")]
     ActionLength {
-        /// Entries passed.
+        /// Number of entries passed.
         got: usize,
-        /// Entries expected.
+        /// Number of entries expected.
         want: usize,
     },
-    /// The action holds NaN or an infinity.
+    /// The action contains NaN or infinity.
     #[error("entry {index} of the action is {value}")]
     ActionNotFinite {
-        /// Which entry.
+        /// Index of the entry.
         index: usize,
         /// Its value.
         value: f64,
     },
-    /// A discrete action that does not exist.
-    #[error("there is no action {got}; actions are the whole numbers 0..{n}")]
+    /// The discrete action is not one of the integers from 0 to `n − 1`.
+    #[error("there is no action {got}; an action is an integer from 0 up to, but not including, {n}")]
     NoSuchAction {
         /// The number passed.
         got: f64,
-        /// How many actions there are.
+        /// Number of actions.
         n: usize,
     },
     /// `step` was called before `reset`, or after the episode had ended.
-    #[error("the episode is over (or never began): call reset first")]
+    #[error("the episode has ended or has not started; call reset first")]
     NeedsReset,
-    /// A seed that the environment's generator does not take.
+    /// The seed is too large for the random number generator of the environment.
     #[error(
         "seed {seed} is too large: this task draws from NumPy's legacy generator, whose seeds are below 2³²"
     )]
     SeedTooLarge {
-        /// The seed.
+        /// The seed passed.
         seed: u64,
     },
     /// The objects of a task do not fit into its arena.
@@ -169,25 +169,25 @@ pub enum EnvError {
     Layout {
         /// Task id.
         task: String,
-        /// Attempts made.
+        /// Number of attempts.
         tries: usize,
-        /// Most objects placed in one attempt.
+        /// Largest number of objects placed in one attempt.
         placed: usize,
-        /// Objects to be placed.
+        /// Number of objects to place.
         wanted: usize,
     },
-    /// A number that should be finite is not.
+    /// An observation, a reward or a cost is NaN or infinite.
     #[error("{what} is {value}")]
     NotFinite {
-        /// Observation entry, reward, cost, …
+        /// Name of the value, such as `the reward`.
         what: String,
-        /// NaN or an infinity.
+        /// The value: NaN or infinity.
         value: f64,
     },
     /// The environment's code panicked.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// Anything else, in the environment's own words.
+    /// Any other error, with a message from the environment.
     #[error("{0}")]
     Other(String),
 }

@@ -1,22 +1,22 @@
-//! Families of tasks, which decide the presets of a configuration.
+//! Families of tasks. The family of a task selects the presets of its configuration.
 
 /// The family that a task belongs to.
 ///
-/// An algorithm may have other defaults for a family (its presets). A task names its family in the registry; a task
-/// that is in no registry belongs to no family and has no preset.
+/// An algorithm can define different defaults for a family; these are its presets. The registry states the family of
+/// each task. A task outside the registry belongs to no family and has no presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskFamily {
-    /// Robots that reach goals, press buttons, push boxes or circle among hazards.
+    /// Robots that reach goals, press buttons, push boxes or run in circles, and must avoid hazards.
     Navigation,
-    /// Walkers that are rewarded for speed and pay for exceeding a speed limit.
+    /// Walking robots. The reward grows with speed; a cost is charged above a speed limit.
     Velocity,
 }
 
 impl TaskFamily {
-    /// Every family.
+    /// All families.
     pub const ALL: [Self; 2] = [Self::Navigation, Self::Velocity];
 
-    /// The name of the family, as documentation writes it: `navigation`, `velocity`.
+    /// Returns the name of the family as the documentation writes it: `navigation` or `velocity`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Navigation => "navigation",

@@ -1,13 +1,13 @@
-//! The vocabulary of epo: what an environment is, what a step returns, how randomness is drawn, how costs are read.
+//! Types that all crates of epo share: environments, step results, random streams, cost readings, parameters, metrics.
 //!
-//! - [`Env`]: one environment. Implement it for your own in a page.
-//! - [`EnvPool`]: many environments over a fixed set of threads, with automatic reset.
-//! - [`check_env`]: tells what an own environment does wrong.
-//! - [`Stream`]: counter-based random numbers; the state of a stream is a few integers.
-//! - [`CostReading`]: mean episode cost against its limit, finite by construction.
-//! - [`TaskFamily`]: navigation or velocity; decides the presets of a configuration.
-//! - [`Parameter`]: a key and its documentation, declared once with its default by [`parameters!`].
-//! - [`Metric`]: a name, a unit and a meaning, declared once.
+//! - [`Env`]: the interface of one environment. Implement it to train on your own environment.
+//! - [`EnvPool`]: steps many environments in parallel on a fixed number of threads and resets them automatically.
+//! - [`check_env`]: plays an environment and lists the rules of [`Env`] that it breaks.
+//! - [`Stream`]: counter-based random numbers. A few integers are the whole state of a stream.
+//! - [`CostReading`]: mean episode cost and its limit. Both are always finite.
+//! - [`TaskFamily`]: navigation or velocity. The family selects the presets of a configuration.
+//! - [`Parameter`]: key and documentation of a parameter. [`parameters!`] declares them together with the default.
+//! - [`Metric`]: column name, unit and meaning of a recorded quantity.
 
 mod check;
 mod cost;

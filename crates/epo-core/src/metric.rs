@@ -1,6 +1,6 @@
-//! Metrics are constants: declared once, in the file that produces them.
+//! Metrics are constants. Each one is declared in the file that computes it.
 
-/// A recorded quantity. Its key is the column of `progress.csv` and the tag in TensorBoard.
+/// A recorded quantity. Its key is the column name in `progress.csv` and the tag in TensorBoard.
 ///
 /// ```
 /// use epo_core::Metric;
@@ -9,11 +9,11 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Column and tag, OmniSafe's where it has one.
+    /// Column name and TensorBoard tag. Metrics that OmniSafe also records have OmniSafe's name.
     pub key: &'static str,
-    /// Unit, `1` if it has none.
+    /// Unit; `1` for a dimensionless quantity.
     pub unit: &'static str,
-    /// One line for the glossary.
+    /// Description in one line, for the glossary.
     pub meaning: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! Many environments over a fixed set of threads.
+//! Steps many environments in parallel on a fixed number of threads.
 //!
-//! Each environment has its own seeds, buffers and counters, and no two share anything; which thread steps it, and
-//! when, cannot reach a number.
+//! Each environment has its own seeds, buffers and counters, and environments share no state. Therefore the results
+//! do not depend on the number of threads or on their scheduling.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,14 +9,14 @@ use rayon::prelude::*;
 
 use crate::{Env, EnvError, Purpose, Step, Stream};
 
-/// The seed of an episode, below 2³².
+/// Returns the seed of an episode. It is smaller than 2³².
 ///
-/// A pure function, so a resumed run plays the same episodes.
+/// The seed depends only on the arguments, so a resumed run plays the same episodes.
 pub fn episode_seed(run_seed: u64, purpose: Purpose, env: u32, episode: u64) -> u64 {
     Stream::at(run_seed, purpose, env, episode).next_u64() >> 32
 }
 
-/// One environment of a pool with its current observation and counters.
+/// One environment of a pool, with its current observation and its counters.
 pub struct Slot {
     env: Box<dyn Env>,
     index: u32,
@@ -37,24 +37,24 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// An environment failed: which one, and where.
+/// The error of an environment that failed: task, environment, seed, step and cause.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{task}: environment {env} failed at step {step} of the episode with seed {seed}: {cause}")]
 pub struct EnvFailure {
     /// Task id.
     pub task: String,
-    /// Index in the pool.
+    /// Index of the environment in the pool.
     pub env: u32,
     /// Seed of the episode.
     pub seed: u64,
-    /// Steps that the episode had made.
+    /// Number of steps that the episode had completed before the failure.
     pub step: usize,
-    /// The error, or the message of the panic.
+    /// The returned error, or the message of the panic.
     pub cause: EnvError,
 }
 
 impl Slot {
-    /// Index in the pool.
+    /// Index of the environment in the pool.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -62,28 +62,28 @@ impl Slot {
     pub fn env(&self) -> &dyn Env {
         &*self.env
     }
-    /// The observation to act on.
+    /// The current observation, from which the policy computes the next action.
     pub fn obs(&self) -> &[f64] {
         &self.obs
     }
-    /// Where the last finished episode ended: the observation before the automatic reset.
+    /// The final observation of the last finished episode, before the automatic reset.
     pub fn final_obs(&self) -> &[f64] {
         &self.final_obs
     }
-    /// How many episodes this slot has begun, less one.
+    /// Number of the current episode. The first episode has number 0.
     pub fn episode(&self) -> u64 {
         self.episode
     }
-    /// Steps of the running episode.
+    /// Number of completed steps of the current episode.
     pub fn steps(&self) -> usize {
         self.steps
     }
-    /// Seed of the running episode.
+    /// Seed of the current episode.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Begins episode number `episode`.
+    /// Starts episode number `episode`.
     pub fn start(&mut self, episode: u64) -> Result<(), EnvError> {
         self.episode = episode;
         self.seed = episode_seed(self.run_seed, self.purpose, self.index, episode);
@@ -92,9 +92,10 @@ impl Slot {
         check_finite("observation", &self.obs)
     }
 
-    /// One step; when it ends the episode, the next one is begun and [`final_obs`](Self::final_obs) keeps its end.
+    /// Takes one step. If the step ends the episode, the next episode starts automatically, and
+    /// [`final_obs`](Self::final_obs) holds the final observation of the ended one.
     ///
-    /// A number that is not finite is an error here, before it can reach a network.
+    /// Returns an error if an observation, reward or cost is not finite, so that no NaN reaches a network.
     pub fn step(&mut self, action: &[f64]) -> Result<Step, EnvError> {
         let step = self.env.step(action, &mut self.obs)?;
         check_finite("observation", &self.obs)?;
@@ -109,7 +110,7 @@ impl Slot {
     }
 }
 
-/// Environments and the threads that step them.
+/// A set of environments and the threads that step them.
 pub struct EnvPool {
     slots: Vec<Slot>,
     threads: rayon::ThreadPool,
@@ -127,7 +128,8 @@ impl std::fmt::Debug for EnvPool {
 }
 
 impl EnvPool {
-    /// A pool whose episode seeds derive from `run_seed` and `purpose`. No episode has begun yet.
+    /// Creates a pool whose episode seeds derive from `run_seed` and `purpose`. Call [`start`](Self::start) to begin
+    /// the first episodes.
     pub fn new(
         envs: Vec<Box<dyn Env>>,
         threads: usize,
@@ -157,30 +159,30 @@ impl EnvPool {
         Ok(Self { slots: envs.into_iter().enumerate().map(slot).collect(), threads })
     }
 
-    /// The environments, in order.
+    /// The environments, sorted by index.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// The threads, for other work between rollouts.
+    /// The thread pool. It can be used for other work between rollouts.
     pub fn threads(&self) -> &rayon::ThreadPool {
         &self.threads
     }
 
-    /// Begins episode 0 everywhere.
+    /// Starts episode 0 in every environment.
     pub fn start(&mut self) -> Result<(), EnvFailure> {
         let mut none = vec![(); self.slots.len()];
         self.run(&mut none, |slot, ()| slot.start(0))
     }
 
-    /// Runs `job` once for every environment with its own piece of `work`.
+    /// Runs `job` once for every environment: environment `i` gets `work[i]`.
     ///
-    /// An error or a panic in one environment does not keep the others from finishing; afterwards the first failure
-    /// (in the order of the pool) is returned, with task, seed and step. The failed environment begins a fresh
-    /// episode at the next [`Slot::start`].
+    /// If one environment returns an error or panics, the others still finish their jobs. The function then returns
+    /// the failure with the smallest index, with task, seed and step. Call [`Slot::start`] on the failed environment
+    /// before its next step.
     ///
     /// # Panics
-    /// If `work` has another length than the pool.
+    /// If the length of `work` is not the number of environments.
     pub fn run<W: Send>(
         &mut self,
         work: &mut [W],
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
     use crate::{ActionSpace, EnvSpec, Outcome};
 
-    /// Ends after five steps; at step `bad` of every episode, one number is NaN.
+    /// An environment whose episodes have five steps. At step `bad`, the value that `what` names is NaN.
     struct Broken {
         spec: EnvSpec,
         t: usize,
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_not_finite_names_task_seed_and_step() {
-        // step 5 is the last of its episode: the automatic reset must not hide it
+        // step 5 is the last step of the episode; the automatic reset must not hide the NaN
         for (what, says) in [
             ("observation", "entry 1 of the observation is NaN"),
             ("reward", "the reward is NaN"),

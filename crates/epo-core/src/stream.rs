@@ -1,19 +1,19 @@
 //! Counter-based random numbers (Philox 4×32-10).
 //!
-//! A number is a pure function of (run seed, purpose, index, position), so a checkpoint stores a few integers, any
-//! stream can be re-created anywhere, and nothing depends on which thread draws first.
+//! Each random number is a pure function of run seed, purpose, index and position. A checkpoint therefore stores only
+//! a few integers per stream. Results do not depend on the order in which threads draw numbers.
 //!
 //! Source: Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 
-/// What a stream is for; streams of different purposes never overlap.
+/// The use of a stream. Streams of different purposes never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Purpose {
     /// Seeds of training episodes.
     Episode = 1,
-    /// Action noise while collecting.
+    /// Action noise during training rollouts.
     Action = 2,
-    /// Initial weights.
+    /// Initial weights of the networks.
     Init = 3,
     /// Order of the minibatches.
     Shuffle = 4,
@@ -21,13 +21,13 @@ pub enum Purpose {
     Evaluation = 5,
     /// Bootstrap resampling.
     Bootstrap = 6,
-    /// Generated problems (random CMDPs, property tests).
+    /// Random test problems (random CMDPs, property tests).
     Problem = 7,
-    /// Random policies of rollouts and benchmarks.
+    /// Random policies in rollouts and benchmarks.
     Random = 8,
 }
 
-/// A stream of random numbers, named by seed, purpose and index.
+/// A stream of random numbers, identified by seed, purpose and index.
 ///
 /// ```
 /// use epo_core::{Purpose, Stream};
@@ -46,22 +46,22 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The beginning of the stream.
+    /// Returns the stream at position 0.
     pub const fn new(seed: u64, purpose: Purpose, index: u32) -> Self {
         Self::at(seed, purpose, index, 0)
     }
 
-    /// The stream after `position` 64-bit draws.
+    /// Returns the stream after `position` draws of 64 bits.
     pub const fn at(seed: u64, purpose: Purpose, index: u32, position: u64) -> Self {
         Self { key: [seed as u32, (seed >> 32) as u32], purpose: purpose as u32, index, position }
     }
 
-    /// How many 64-bit numbers have been drawn: with the name of the stream, its whole state.
+    /// Number of 64-bit numbers drawn. Seed, purpose, index and position are the whole state of a stream.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next 64 random bits.
+    /// Draws 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [lo, hi] = [self.position as u32, (self.position >> 32) as u32];
         self.position += 1;
@@ -69,28 +69,31 @@ impl Stream {
         u64::from(out[0]) | u64::from(out[1]) << 32
     }
 
-    /// Uniform in [0, 1), 53 bits.
+    /// Draws from the uniform distribution on [0, 1), with 53 random bits.
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform in 0..n, without bias worth the name: the error is below n/2⁶⁴.
+    /// Draws a uniform integer from `0..n`. The bias is negligible: below n/2⁶⁴.
     ///
     /// # Panics
     /// If `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        assert!(n > 0, "below(0) has no answer");
+        assert!(n > 0, "below(n) needs n > 0");
         ((u128::from(self.next_u64()) * n as u128) >> 64) as usize
     }
 
-    /// Standard normal (Box–Muller; one number per two draws, so that the position stays a plain count).
+    /// Draws from the standard normal distribution (Box–Muller).
+    ///
+    /// Each call uses two uniform draws and returns one number. The second Box–Muller number is not used, so the
+    /// stream needs no cache.
     pub fn normal(&mut self) -> f64 {
         let u = 1.0 - self.uniform(); // in (0, 1]: the logarithm is finite
         let v = self.uniform();
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     }
 
-    /// Fisher–Yates.
+    /// Permutes `items` uniformly at random (Fisher–Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -98,7 +101,7 @@ impl Stream {
     }
 }
 
-/// Philox 4×32 with ten rounds.
+/// Returns one block of Philox 4×32 with ten rounds.
 fn philox(mut ctr: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let a = u64::from(ctr[0]) * 0xD251_1F53;

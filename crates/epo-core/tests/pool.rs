@@ -1,5 +1,5 @@
-//! Claim: what a pool of environments does cannot depend on its threads, and what goes wrong in one environment is
-//! reported and stays in it.
+//! Claim: the results of a pool do not depend on its number of threads. A failure in one environment is reported and
+//! does not affect the others.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -7,14 +7,14 @@ use epo_core::{
     ActionSpace, Env, EnvError, EnvPool, EnvSpec, Outcome, Purpose, Slot, Step, Stream, episode_seed,
 };
 
-/// A random walk whose seed decides when it ends; can be told to fail.
+/// A random walk. Its seed determines the length of the episode. It can fail on purpose.
 struct Walk {
     spec: EnvSpec,
     random: Stream,
     x: f64,
     t: usize,
     length: usize,
-    /// Fails at this step of every episode.
+    /// Step of every episode at which the walk fails, and how it fails. `None`: it never fails.
     fails: Option<(usize, Failure)>,
 }
 
@@ -59,7 +59,7 @@ fn fnv(hash: &mut u64, bits: u64) {
     *hash = (*hash ^ bits).wrapping_mul(0x0100_0000_01b3);
 }
 
-/// Everything that eight environments answer over 300 steps, as one number each.
+/// Returns one hash per environment: of all results of eight environments over 300 steps.
 fn history(threads: usize) -> Vec<u64> {
     let mut pool = EnvPool::new((0..8).map(|_| walk(None)).collect(), threads, 7, Purpose::Episode).unwrap();
     pool.start().unwrap();
@@ -96,7 +96,7 @@ fn an_automatic_reset_keeps_the_final_observation() {
     let mut pool = EnvPool::new(vec![walk(None)], 1, 3, Purpose::Episode).unwrap();
     pool.start().unwrap();
     let job = |slot: &mut Slot, (): &mut ()| {
-        // the same episode, played by hand
+        // plays the same episode without the pool
         let mut alone = walk(None);
         let mut obs = [0.0; 2];
         alone.reset(slot.seed(), &mut obs)?;
@@ -163,7 +163,7 @@ fn after_a_panic_the_environment_can_begin_anew() {
     let steps =
         |n: usize| move |slot: &mut Slot, (): &mut ()| (0..n).try_for_each(|_| slot.step(&[0.0]).map(|_| ()));
     assert!(pool.run(&mut [(); 2], steps(4)).is_err());
-    // slot 1 begins episode 9; slot 0 goes on where it is
+    // slot 1 starts episode 9; slot 0 continues its episode
     let restart = |slot: &mut Slot, (): &mut ()| if slot.index() == 1 { slot.start(9) } else { Ok(()) };
     pool.run(&mut [(); 2], restart).unwrap();
     let [zero, one] = pool.slots() else { panic!("two slots") };

@@ -1,13 +1,13 @@
-//! A constrained Markov decision process as tables.
+//! Constrained Markov decision processes with finitely many states and actions, stored as tables.
 //!
 //! ```text
 //! J_R(π) = E Σ_t γᵗ r(s_t, a_t),   J_Ci(π) = E Σ_t γᵗ c_i(s_t, a_t) ≤ d_i
 //! ```
-//! Rows of the kernel may sum to less than 1: what is missing ends the episode. So γ = 1 is allowed where every
-//! policy ends, and J is then the expected total of an episode. [`Cmdp::episodic`] makes that form from any kernel
-//! by putting the time into the state.
+//! A row of the transition kernel may sum to less than 1. The missing probability ends the episode. Therefore γ = 1 is
+//! allowed if every policy ends the episode; J is then the expected total of an episode. [`Cmdp::episodic`] converts
+//! any CMDP to this form by adding the time to the state.
 
-/// A finite CMDP. Built by [`Cmdp::new`], which checks it.
+/// A finite CMDP. [`Cmdp::new`] creates it and checks its tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cmdp {
     name: String,
@@ -21,46 +21,46 @@ pub struct Cmdp {
     limits: Vec<f64>,
 }
 
-/// Why tables are not a CMDP.
+/// The reason why tables do not define a valid CMDP.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmdpError {
     /// A table has the wrong size.
     #[error("{what} has {got} entries, {want} are needed")]
     Size {
-        /// Which table.
+        /// Name of the table.
         what: &'static str,
-        /// Entries given.
+        /// Number of entries given.
         got: usize,
-        /// Entries needed.
+        /// Number of entries needed.
         want: usize,
     },
     /// A number is outside its range.
     #[error("{what} is {value}, which is not {range}")]
     Range {
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What it must be.
+        /// The allowed range, in words.
         range: &'static str,
     },
-    /// γ = 1 and some policy never ends.
-    #[error("with γ = 1 every policy must end, but from state {state} one can go on for ever")]
+    /// γ is 1 and some policy never ends the episode.
+    #[error("with γ = 1 every policy must end the episode, but from state {state} some policy never does")]
     NeverEnds {
-        /// A state from which an endless policy exists.
+        /// A state from which some policy never ends the episode.
         state: usize,
     },
 }
 
-/// Rows may exceed 1 by this much: probabilities are sums of decimal fractions.
+/// Tolerance of sums of probabilities, because decimal fractions are rounded.
 const ROUNDING: f64 = 1e-12;
 
 impl Cmdp {
-    /// Checks the tables.
+    /// Returns the CMDP of these tables, or an error that names the first invalid table or number.
     ///
-    /// `kernel[(s·A + a)·S + s']` is P(s'|s,a), `reward[s·A + a]` and `costs[i][s·A + a]` are the step's reward and
-    /// costs; sizes follow from `initial` (S) and `reward` (S·A).
+    /// `kernel[(s·A + a)·S + s']` is P(s'|s,a). `reward[s·A + a]` and `costs[i][s·A + a]` are the reward and the costs
+    /// of a step. The length of `initial` is S, and the length of `reward` is S·A.
     pub fn new(
         name: impl Into<String>,
         gamma: f64,
@@ -112,12 +112,12 @@ impl Cmdp {
         }
     }
 
-    /// A state from which some policy never ends and is not discounted either.
+    /// Returns a state from which some policy never ends the episode, if γ = 1 and there is such a state.
     fn endless_state(&self) -> Option<usize> {
         if self.gamma < 1.0 {
             return None;
         }
-        // greatest set of states that some action never leaves
+        // the largest set of states in which some policy can stay for ever
         let mut inside = vec![true; self.n_states];
         loop {
             let stays = |s: usize| {
@@ -135,10 +135,10 @@ impl Cmdp {
         }
     }
 
-    /// The same CMDP with episodes of `steps` undiscounted steps: state `t·S + s` is state `s` at time `t`.
+    /// Returns this CMDP with episodes of `steps` undiscounted steps. State `t·S + s` is state `s` at time `t`.
     ///
-    /// J is then the expected total of an episode (times γ = 1); limits stay as they are and usually need
-    /// [`with_limits`](Self::with_limits). A policy may depend on the time, as optimal ones of this form do.
+    /// J is then the expected total of an episode. The limits are not changed; set suitable ones with
+    /// [`with_limits`](Self::with_limits). A policy can depend on the time, and optimal policies usually do.
     pub fn episodic(&self, steps: usize) -> Result<Self, CmdpError> {
         let (n, m) = (self.n_states, self.n_actions);
         let mut initial = vec![0.0; n * steps];
@@ -155,17 +155,17 @@ impl Cmdp {
         Self::new(name, 1.0, initial, kernel, self.reward.repeat(steps), costs, self.limits.clone())
     }
 
-    /// With other limits.
+    /// Returns this CMDP with other limits.
     ///
     /// # Panics
-    /// If their number is not that of the costs.
+    /// If the number of limits differs from the number of costs.
     pub fn with_limits(mut self, limits: &[f64]) -> Self {
         assert_eq!(limits.len(), self.costs.len(), "one limit per cost");
         self.limits.copy_from_slice(limits);
         self
     }
 
-    /// What it is called.
+    /// Name of the CMDP.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -177,28 +177,28 @@ impl Cmdp {
     pub const fn n_actions(&self) -> usize {
         self.n_actions
     }
-    /// γ.
+    /// γ, the discount factor.
     pub const fn gamma(&self) -> f64 {
         self.gamma
     }
-    /// ρ, the distribution of the first state.
+    /// ρ, the distribution of the initial state.
     pub fn initial(&self) -> &[f64] {
         &self.initial
     }
-    /// P(·|s,a); what is missing to 1 ends the episode.
+    /// P(·|s,a). If it sums to less than 1, the missing probability ends the episode.
     pub fn next(&self, s: usize, a: usize) -> &[f64] {
         let row = s * self.n_actions + a;
         &self.kernel[row * self.n_states..(row + 1) * self.n_states]
     }
-    /// r(s,a) at `s·A + a`.
+    /// The rewards; r(s,a) is at index `s·A + a`.
     pub fn reward(&self) -> &[f64] {
         &self.reward
     }
-    /// c_i(s,a) at `[i][s·A + a]`.
+    /// The costs; c_i(s,a) is at `[i][s·A + a]`.
     pub fn costs(&self) -> &[Vec<f64>] {
         &self.costs
     }
-    /// d_i.
+    /// The limits d_i, one per cost.
     pub fn limits(&self) -> &[f64] {
         &self.limits
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_endless_policy_is_found_behind_states_that_end() {
-        // state 0 ends or goes to 1; state 1 may stay for ever with action 1
+        // state 0 ends the episode or moves to state 1; action 1 stays in state 1 for ever
         let kernel = vec![0.0, 0.5, 0.0, 0.0, /* s1: */ 0.5, 0.0, 0.0, 1.0];
         let got = Cmdp::new("trap", 1.0, vec![1.0, 0.0], kernel, vec![0.0; 4], vec![], vec![]);
         assert_eq!(got, Err(CmdpError::NeverEnds { state: 1 }));

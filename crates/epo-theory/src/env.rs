@@ -1,12 +1,14 @@
-//! A tabular CMDP as an ordinary environment, so that learners can be measured against its optimum.
+//! A tabular CMDP as an environment, so that the result of training can be compared with the exact optimum.
 //!
 //! ```text
 //! observation  one-hot of the state          action  its index
 //! end          terminated with probability 1 − γ Σ_s' P(s'|s,a) after each step; truncated after max_steps
 //! ```
-//! The discount is an ending: the expected undiscounted total of an episode is exactly the discounted J of the CMDP
-//! (but for the tail after `max_steps`, γ^max_steps of it). So a learner that reads mean episode costs, as all of ours
-//! do, is held to the very limit of the linear program; it should itself discount by (almost) 1.
+//! The environment replaces discounting by random termination. The expected undiscounted total of an episode then
+//! equals the discounted J of the CMDP. Truncation after `max_steps` changes it only by a share of about γ^max_steps.
+//!
+//! All algorithms of epo constrain the mean episode cost. On this environment they therefore have the same limit as the
+//! linear program. Their own discount factor should be 1 or almost 1.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Purpose, Step, Stre
 
 use crate::Cmdp;
 
-/// The environment of a [`Cmdp`]. Its cost is the sum of all constraints' costs; the terms are listed apart.
+/// The environment of a [`Cmdp`]. The cost of a step is the sum over all constraints; the cost terms are its parts.
 #[derive(Clone, Debug)]
 pub struct TabularEnv {
     cmdp: Arc<Cmdp>,
@@ -26,7 +28,7 @@ pub struct TabularEnv {
 }
 
 impl TabularEnv {
-    /// Episodes of at most `max_steps`.
+    /// Creates the environment. Episodes are truncated after `max_steps` steps.
     pub fn new(cmdp: Arc<Cmdp>, max_steps: usize) -> Self {
         let spec = EnvSpec {
             id: cmdp.name().to_owned(),
@@ -39,12 +41,12 @@ impl TabularEnv {
         Self { cmdp, spec, rng: Stream::new(0, Purpose::Problem, 0), state: None, steps: 0, terms }
     }
 
-    /// The steps after which at most one episode in a million still runs.
+    /// Returns a number of steps after which at most one episode in a million is still running.
     pub fn steps_to_end(cmdp: &Cmdp) -> usize {
         match cmdp.gamma() {
             g if g <= 0.0 => 1,
             g if g < 1.0 => (1e-6_f64.ln() / g.ln()).ceil() as usize,
-            _ => cmdp.n_states(), // unrolled in time: the states of a path are all different
+            _ => cmdp.n_states(), // γ = 1: the states contain the time, so no state occurs twice
         }
     }
 
@@ -54,7 +56,7 @@ impl TabularEnv {
     }
 }
 
-/// The index at which the running sum passes `u`; `None` beyond the total.
+/// Returns the first index at which the cumulative sum of the weights exceeds `u`, or `None` if the total does not.
 fn draw(u: f64, weights: impl Iterator<Item = f64>) -> Option<usize> {
     let mut sum = 0.0;
     weights.enumerate().find_map(|(i, w)| {
@@ -71,7 +73,7 @@ impl Env for TabularEnv {
     fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
         self.rng = Stream::new(seed, Purpose::Problem, 0);
         self.steps = 0;
-        // an initial distribution sums to 1 up to rounding; beyond it is the last state that has mass
+        // rounding can leave a residual probability; it belongs to the last state with positive probability
         let initial = self.cmdp.initial();
         let last = initial.iter().rposition(|p| *p > 0.0).unwrap_or(0);
         let state = draw(self.rng.uniform(), initial.iter().copied()).unwrap_or(last);
@@ -92,7 +94,7 @@ impl Env for TabularEnv {
         let gamma = self.cmdp.gamma();
         let u = self.rng.uniform();
         let next = draw(u, self.cmdp.next(s, a).iter().map(|p| gamma * p));
-        // an ended episode shows the state it ended in; its value is not used
+        // after termination the observation stays at the last state; its value is not used
         Self::observe(next.unwrap_or(s), obs);
         let outcome = match next {
             None => Outcome::Terminated,
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
     use crate::{Policy, stories};
 
-    /// Mean return and cost of `n` episodes of the uniform policy, with their standard errors.
+    /// Returns the mean return and the mean cost of `n` episodes of the uniform policy, with standard errors.
     fn simulate(cmdp: &Cmdp, n: u64) -> [(f64, f64); 2] {
         let mut env = TabularEnv::new(Arc::new(cmdp.clone()), TabularEnv::steps_to_end(cmdp));
         let mut obs = vec![0.0; cmdp.n_states()];

@@ -1,6 +1,6 @@
-//! Figures of the penalty, of the path onto the front and of the threshold of exactness, as SVG.
+//! SVG figures of the penalty, of the penalised maximisers on the front, and of the threshold of exactness.
 //!
-//! Each α has one colour everywhere. Labels are at least 1/60 of the width of a figure.
+//! Each α has the same colour in all figures. The font size is at least 1/60 of the width of a figure.
 
 use epo_report::plot::{Anchor, Axes, Axis, Canvas, INK, PALETTE, Rgb};
 
@@ -8,14 +8,14 @@ use crate::penalty::{hinge, hinge_slope, region_alpha, smooth, smooth_slope};
 use crate::{Cmdp, Front, front, stories};
 
 const GREY: Rgb = [110, 110, 110];
-/// α, its colour, its name.
+/// Values of α, each with its colour and label.
 const ALPHAS: [(f64, Rgb, &str); 3] =
     [(0.0, PALETTE[1], "α = 0"), (0.5, PALETTE[2], "α = ½"), (1.0, PALETTE[0], "α = 1")];
 /// Font size of notes inside a plot.
 const NOTE: f32 = 16.0;
 const DASH: Option<[f32; 2]> = Some([7.0, 6.0]);
 
-/// File names and SVG texts of all figures.
+/// Returns the file name and the SVG text of every figure.
 pub fn all() -> Vec<(&'static str, String)> {
     let (machine, two) = (stories::maintenance(), stories::fast_or_slow());
     vec![
@@ -47,7 +47,7 @@ fn note(canvas: &mut Canvas, axes: &Axes, text: &str, at: (f64, f64), colour: Rg
     canvas.text(text, axes.at(at), NOTE, Anchor::Start, colour);
 }
 
-/// Draws names below each other, each with a sample of its line, the first one at `(x, y)`.
+/// Draws a legend whose first row is at `(x, y)`. Each row shows a sample of a line and its name.
 fn legend(canvas: &mut Canvas, (x, y): (f32, f32), lines: &[(&str, Rgb, f32, Option<[f32; 2]>)]) {
     for (i, (name, colour, width, dash)) in lines.iter().enumerate() {
         let y = y + 22.0 * i as f32;
@@ -56,7 +56,7 @@ fn legend(canvas: &mut Canvas, (x, y): (f32, f32), lines: &[(&str, Rgb, f32, Opt
     }
 }
 
-/// Where the maximisers of P lie while μ falls from 100/λ* to 0.01/λ*: on the front, and then at the limit.
+/// Draws the maximisers of P while μ decreases from 100/λ* to 0.01/λ*. They move along the front towards the limit.
 fn path(cmdp: &Cmdp, front: &Front) -> Canvas {
     const PANEL: f32 = 330.0;
     let d = cmdp.limits()[0];
@@ -80,7 +80,7 @@ fn path(cmdp: &Cmdp, front: &Front) -> Canvas {
             let (c, r, _) = front.penalised(d, m / lambda, alpha);
             canvas.disc(axes.at((c, r)), 6.0, colour);
             canvas.hover(format!("{name}, μ λ* = {m}"));
-            // a label where the path has moved on far enough to be told apart
+            // draw a label only if it does not overlap the previous one
             if last - c > 0.9 {
                 note(&mut canvas, &axes, &m.to_string(), (c + 0.4, r - 0.75), colour);
                 last = c;
@@ -92,7 +92,7 @@ fn path(cmdp: &Cmdp, front: &Front) -> Canvas {
     canvas
 }
 
-/// The penalty and its slope over the violation.
+/// Draws the penalty and its slope as functions of the violation.
 fn penalty() -> Canvas {
     let mut canvas = Canvas::new(1000.0, 470.0);
     curves(&mut canvas, 0.0, "penalty × μ", 4.0, hinge, smooth);
@@ -128,7 +128,7 @@ fn curves(
         let points = (0..=600).map(|i| -1.0 + 3.0 * f64::from(i) / 600.0).map(|x| (x, f(x)));
         points.filter(|p| p.1 <= top).collect()
     };
-    // one line per region: at ½ and 1 the rule jumps to another curve
+    // one line per region, because α by region changes at F = ½ and F = 1 and the curve jumps there
     let within = |(low, high): (f64, f64), points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
         points.into_iter().filter(|p| p.0 > low && p.0 <= high).collect()
     };
@@ -147,7 +147,9 @@ fn curves(
     axes.draw_frame(canvas, title);
 }
 
-/// The violation of the maximiser over μ λ*: where each α becomes exact. The two-state example, so by hand too.
+/// Draws the violation of the maximiser as a function of μ λ*. It shows where the penalty becomes exact for each α.
+///
+/// The CMDP is the two-state example, which can also be solved by hand.
 fn threshold(cmdp: &Cmdp, front: &Front) -> Canvas {
     let d = cmdp.limits()[0];
     let (lambda, _) = front.multipliers(d);

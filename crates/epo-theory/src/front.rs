@@ -1,39 +1,42 @@
-//! Reward against limit, exactly, by policy iteration: an independent check of the linear programs.
+//! The largest reward as an exact function of the limit, by policy iteration. It checks the linear programs
+//! independently.
 //!
 //! ```text
 //! front(d) = max {J_R(π) : J_C(π) ≤ d}        concave and piecewise linear; its corners are deterministic policies
 //! λ*(d) = slope of the front at d             an interval at a corner
 //! max_π P(π, μ) = max_c front(c) − Φ((c − d)⁺)/μ
 //! ```
-//! Corners are found by the chord method: between two known corners, maximise J_R − λ J_C with λ the chord's slope.
-//! For one constraint only.
+//! The chord method finds the corners: between two known corners it maximises J_R − λ J_C, where λ is the slope of the
+//! line through them. The module supports only one constraint.
 
 use crate::linear::dot;
 use crate::penalty::{phi, phi_slope};
 use crate::{Cmdp, Policy};
 
-/// A corner of the front.
+/// One corner of the front.
 #[derive(Clone, Debug)]
 pub struct FrontPoint {
-    /// J_C.
+    /// J_C, the expected cost.
     pub j_c: f64,
-    /// J_R.
+    /// J_R, the expected return.
     pub j_r: f64,
-    /// A deterministic policy that reaches it.
+    /// A deterministic policy with these values.
     pub policy: Policy,
 }
 
-/// Corners from the least cost to the largest reward.
+/// The front, as the list of its corners from the least cost to the largest reward.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Sorted by cost; rewards increase and slopes decrease.
+    /// The corners, sorted by cost. From left to right, rewards increase and slopes decrease.
     pub corners: Vec<FrontPoint>,
 }
 
-/// Advantages below this are rounding, relative to the largest payoff.
+/// Smaller advantages, relative to the largest payoff, are treated as rounding errors.
 const TIE: f64 = 1e-11;
 
-/// Policy iteration on one payoff table, among the actions that `allowed` marks.
+/// Returns the action per state that maximises the discounted sum of `payoff`, and the values of the states.
+///
+/// The method is policy iteration. It uses only actions with `allowed[s·A + a]`.
 pub fn best_response(cmdp: &Cmdp, payoff: &[f64], allowed: &[bool]) -> (Vec<usize>, Vec<f64>) {
     let m = cmdp.n_actions();
     let scale = payoff.iter().fold(1.0_f64, |top, p| top.max(p.abs()));
@@ -58,7 +61,7 @@ pub fn best_response(cmdp: &Cmdp, payoff: &[f64], allowed: &[bool]) -> (Vec<usiz
     }
 }
 
-/// Maximises `first`, and `second` among the policies that do.
+/// Returns a policy that maximises `first`. If several do, it also maximises `second` among them.
 fn lexicographic(cmdp: &Cmdp, first: &[f64], second: &[f64]) -> FrontPoint {
     let m = cmdp.n_actions();
     let (_, v) = best_response(cmdp, first, &vec![true; first.len()]);
@@ -75,17 +78,17 @@ fn corner(cmdp: &Cmdp, action: &[usize]) -> FrontPoint {
     FrontPoint { j_c: e.j_c[0], j_r: e.j_r, policy }
 }
 
-/// All corners of the front.
+/// Returns the front of a CMDP, with all its corners.
 ///
 /// # Panics
-/// If the CMDP has not exactly one constraint.
+/// If the number of constraints is not 1.
 pub fn front(cmdp: &Cmdp) -> Front {
     assert_eq!(cmdp.costs().len(), 1, "a front is drawn over one cost");
     let thrift: Vec<f64> = cmdp.costs()[0].iter().map(|c| -c).collect();
     let right = lexicographic(cmdp, cmdp.reward(), &thrift);
     let left = lexicographic(cmdp, &thrift, cmdp.reward());
     let mut corners = vec![left];
-    // a last corner that is the first again up to rounding is not a second one
+    // if both ends are equal up to rounding, the front has only one corner
     if right.j_r > corners[0].j_r + 1e-9 * (1.0 + right.j_r.abs()) {
         between(cmdp, &mut corners, &right);
         corners.push(right);
@@ -93,7 +96,7 @@ pub fn front(cmdp: &Cmdp) -> Front {
     Front { corners }
 }
 
-/// Appends the corners strictly between the last one and `right`.
+/// Appends the corners strictly between the last corner of the list and `right`.
 fn between(cmdp: &Cmdp, corners: &mut Vec<FrontPoint>, right: &FrontPoint) {
     let Some(left) = corners.last() else { return };
     let lambda = (right.j_r - left.j_r) / (right.j_c - left.j_c);
@@ -110,7 +113,7 @@ fn between(cmdp: &Cmdp, corners: &mut Vec<FrontPoint>, right: &FrontPoint) {
 }
 
 impl Front {
-    /// front(d); `None` below the least cost.
+    /// Returns front(d), the largest J_R with J_C ≤ d, or `None` if `d` is below the least cost.
     pub fn at(&self, d: f64) -> Option<f64> {
         let c = &self.corners;
         let right = c.iter().position(|p| p.j_c > d);
@@ -121,7 +124,7 @@ impl Front {
         }
     }
 
-    /// λ*(d): the smallest and the largest multiplier, equal but at corners.
+    /// Returns the smallest and the largest multiplier λ*(d). They differ only if `d` is the cost of a corner.
     pub fn multipliers(&self, d: f64) -> (f64, f64) {
         let at_corner = |p: &FrontPoint| (p.j_c - d).abs() <= 1e-9 * (1.0 + d.abs());
         let next = self.corners.iter().position(|p| p.j_c > d && !at_corner(p)).unwrap_or(self.corners.len());
@@ -133,19 +136,21 @@ impl Front {
         }
     }
 
-    /// Slope between corners `i` and `i + 1`.
+    /// Returns the slope between the corners `i` and `i + 1`.
     fn slope(&self, i: usize) -> f64 {
         let (p, q) = (&self.corners[i], &self.corners[i + 1]);
         (q.j_r - p.j_r) / (q.j_c - p.j_c)
     }
 
-    /// (J_C, J_R, P) of the maximiser of P(·, μ) for the limit `d`; of several, the cheapest.
+    /// Returns (J_C, J_R, P) of the maximiser of P(·, μ) for the limit `d`.
+    ///
+    /// If there are several maximisers, it returns the one with the smallest cost.
     pub fn penalised(&self, d: f64, mu: f64, alpha: f64) -> (f64, f64, f64) {
         let worth = |c: f64, r: f64| (c, r, r - phi(alpha, (c - d).max(0.0)) / mu);
         let (mut c, mut r) = (self.corners[0].j_c, self.corners[0].j_r);
         for (i, next) in self.corners.iter().enumerate().skip(1) {
             let lambda = self.slope(i - 1);
-            // free up to the limit, then as far as the slope exceeds that of the penalty
+            // up to the limit there is no penalty; beyond it, move on while the front is steeper than the penalty
             let stop = if next.j_c <= d {
                 next.j_c
             } else if lambda * mu <= phi_slope(alpha, (c - d).max(0.0)) {
@@ -179,7 +184,7 @@ mod tests {
         assert!((low - 1.1).abs() < 1e-12 && low == high);
         assert_eq!(f.multipliers(9.0), (0.0, 0.0), "a limit that never binds");
         assert_eq!(f.multipliers(0.0).1, f64::INFINITY, "at the least cost no multiplier is too large");
-        // α = 0: F = ½λμ; α = ½: F = λμ − ½; α = 1: all or nothing
+        // α = 0: F = ½λμ; α = ½: F = λμ − ½; α = 1: F is 0 or the next corner
         assert!((f.penalised(2.0, 1.0, 0.0).0 - 2.55).abs() < 1e-12);
         assert!((f.penalised(2.0, 1.0, 0.5).0 - 2.6).abs() < 1e-12);
         assert!((f.penalised(2.0, 0.9, 1.0).0 - 2.0).abs() < 1e-12, "0.9 < 1/1.1");

@@ -1,14 +1,15 @@
-//! Dense `A x = b` by Gaussian elimination with partial pivoting; the systems here have at most a few hundred rows.
+//! Solves dense linear systems by Gaussian elimination with partial pivoting. The systems have at most a few hundred
+//! rows.
 
-/// Solves `A x = b` in place of `b`; `a` is row-major and is destroyed.
+/// Solves `A x = b` and writes the solution to `b`. The matrix `a` is row-major; its contents are overwritten.
 ///
 /// # Panics
-/// If a pivot vanishes: the callers' matrices I − γP are invertible by construction of [`crate::Cmdp`].
+/// If the matrix is singular. The callers pass I − γP, and [`crate::Cmdp`] guarantees that it is invertible.
 pub(crate) fn solve(a: &mut [f64], b: &mut [f64]) {
     let n = b.len();
     assert_eq!(a.len(), n * n, "square system");
     for k in 0..n {
-        // largest pivot of the column
+        // row with the largest pivot in column k
         let p = (k..n).max_by(|&i, &j| a[i * n + k].abs().total_cmp(&a[j * n + k].abs())).unwrap_or(k);
         assert!(a[p * n + k] != 0.0, "singular system at column {k}");
         if p != k {
@@ -17,7 +18,7 @@ pub(crate) fn solve(a: &mut [f64], b: &mut [f64]) {
             }
             b.swap(k, p);
         }
-        // clear below it
+        // eliminate the column below the pivot
         for i in k + 1..n {
             let f = a[i * n + k] / a[k * n + k];
             if f != 0.0 {
@@ -34,7 +35,7 @@ pub(crate) fn solve(a: &mut [f64], b: &mut [f64]) {
     }
 }
 
-/// Σ aᵢ bᵢ.
+/// Returns Σ aᵢ bᵢ.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }

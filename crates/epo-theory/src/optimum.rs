@@ -7,8 +7,9 @@
 //!        x ≥ 0, ξ ≥ 0                                     (the constrained problem itself has no ξ)
 //! dual   ρ·V + λ·d + Σ_i max_ξ (λ_i ξ − Φ(ξ)/μ),   V ≥ r − λ·c + γPV,  λ ≥ 0
 //! ```
-//! A stationary policy is π(a|s) = x(s,a) / Σ_a x(s,a) (Altman 1999, ch. 3). The solver (Clarabel, interior point) is
-//! not trusted: every answer carries its own KKT residual, computed here from the tables, and is refused above 1e-6.
+//! The optimal stationary policy is π(a|s) = x(s,a) / Σ_a x(s,a) (Altman 1999, ch. 3). The solver is Clarabel, an
+//! interior-point method. This module checks each of its answers: it computes the KKT residual from the tables and
+//! returns an error if the residual exceeds 1e-6.
 
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
@@ -19,55 +20,55 @@ use crate::linear::dot;
 use crate::penalty::phi;
 use crate::{Cmdp, Evaluation, Policy};
 
-/// The largest KKT residual that is accepted, relative to 1 + |value|.
+/// Largest accepted KKT residual, relative to 1 + |value|.
 const ACCEPTED: f64 = 1e-6;
 
-/// The residual at which no further attempt is made.
+/// Residual below which no other solver settings are tried, relative to 1 + |value|.
 const WANTED: f64 = 1e-11;
 
-/// A solution.
+/// An exact solution, with its policy and multipliers.
 #[derive(Clone, Debug)]
 pub struct Optimum {
-    /// Optimal value of the program: J_R, less the penalty if there is one.
+    /// Optimal value of the program: J_R, minus the penalty if there is one.
     pub value: f64,
-    /// The optimal policy; it randomises where a constraint binds.
+    /// The optimal policy. If a constraint binds, it can be stochastic in some states.
     pub policy: Policy,
-    /// The policy's exact values, by linear systems and not by the solver.
+    /// Exact values of the policy, computed by linear systems and not by the solver.
     pub evaluation: Evaluation,
-    /// λ_i, one per constraint, in units of reward per cost.
+    /// λ_i, one multiplier per constraint, in units of reward per cost.
     pub multipliers: Vec<f64>,
     /// Largest of primal infeasibility, dual infeasibility and duality gap, relative to 1 + |value|.
     pub residual: f64,
 }
 
-/// Why there is no solution.
+/// The reason why there is no solution.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SolveError {
     /// No policy meets the limits.
-    #[error("no policy meets the limits; the least total excess is {}, split as {excess:?}", excess.iter().sum::<f64>())]
+    #[error("no policy meets the limits; the least total excess is {}, by constraint {excess:?}", excess.iter().sum::<f64>())]
     Infeasible {
-        /// J_Ci − d_i (or 0) of a policy with the least total excess.
+        /// (J_Ci − d_i)⁺ for each constraint, of a policy with the least total excess.
         excess: Vec<f64>,
     },
-    /// The solver gave up.
+    /// The solver did not find an accurate solution.
     #[error("the solver stopped with {status} and KKT residual {residual:e}")]
     Solver {
-        /// Its own word.
+        /// Status that the solver reports, or the reason why its answer is rejected.
         status: String,
-        /// Our residual of what it returned.
+        /// KKT residual of the answer, computed from the tables.
         residual: f64,
     },
 }
 
-/// μ and α of the penalty.
+/// Parameters μ and α of the penalty Φ/μ.
 #[derive(Clone, Copy)]
 struct Penalty {
     mu: f64,
     alpha: f64,
 }
 
-/// Solves the constrained problem.
+/// Returns the exact solution of the constrained problem: the largest J_R with J_Ci ≤ d_i.
 ///
 /// ```
 /// let best = epo_theory::optimum(&epo_theory::stories::fast_or_slow())?;
@@ -80,7 +81,7 @@ pub fn optimum(cmdp: &Cmdp) -> Result<Optimum, SolveError> {
     program(cmdp, cmdp.reward(), None)
 }
 
-/// Maximises P(π, μ) = J_R − (1/μ) Σ_i Φ(F_i⁺) over all stationary policies.
+/// Returns the maximiser of P(π, μ) = J_R − (1/μ) Σ_i Φ(F_i⁺) over all stationary policies.
 ///
 /// # Panics
 /// If μ is not positive and finite, or α is outside 0..=1.
@@ -90,14 +91,15 @@ pub fn penalised(cmdp: &Cmdp, mu: f64, alpha: f64) -> Result<Optimum, SolveError
     program(cmdp, cmdp.reward(), Some(Penalty { mu, alpha }))
 }
 
-/// A policy with the least total excess Σ_i (J_Ci − d_i)⁺: 0 where the limits can be met.
+/// Returns a policy with the least total excess Σ_i (J_Ci − d_i)⁺. The excess is 0 if the limits are feasible.
 pub fn least_excess(cmdp: &Cmdp) -> Result<Optimum, SolveError> {
     program(cmdp, &vec![0.0; cmdp.reward().len()], Some(Penalty { mu: 1.0, alpha: 1.0 }))
 }
 
-/// Solves with ever simpler settings until the residual is as small as doubles allow; the best answer counts.
+/// Solves the program with up to four solver settings and returns the answer with the smallest residual.
 ///
-/// Near a degenerate μ (the penalty's slope equals a multiplier) the tightest settings stall; stepping back helps.
+/// It stops early once the residual is at most [`WANTED`]. The problem is degenerate if the slope of the penalty equals
+/// a multiplier. Near such a μ the solver stalls at its smallest tolerance, but succeeds with a larger one.
 fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Optimum, SolveError> {
     let mut best = attempt(cmdp, reward, penalty, (1e-12, true));
     for setting in [(1e-11, false), (1e-10, true), (1e-9, false)] {
@@ -122,7 +124,7 @@ fn program(cmdp: &Cmdp, reward: &[f64], penalty: Option<Penalty>) -> Result<Opti
     }
 }
 
-/// One run of the solver at a tolerance, with or without equilibration.
+/// Runs the solver once, with the given tolerance, and with or without equilibration.
 fn attempt(
     cmdp: &Cmdp,
     reward: &[f64],
@@ -131,7 +133,7 @@ fn attempt(
 ) -> Result<Optimum, SolveError> {
     let (n_x, k) = (reward.len(), cmdp.costs().len());
     let n_slack = if penalty.is_some() { k } else { 0 };
-    // halfway between reward and penalty: either alone would lose digits of the other
+    // scales the objective: the reward gets the factor √μ and the penalty 1/√μ, so neither loses digits to the other
     let weight = penalty.map_or(1.0, |p| p.mu.sqrt());
     let mut q: Vec<f64> = reward.iter().map(|r| -weight * r).collect();
     let mut quadratic = CscMatrix::zeros((n_x + n_slack, n_x + n_slack));
@@ -176,7 +178,7 @@ fn cost_of(Penalty { mu, alpha }: Penalty, slack: &[f64]) -> f64 {
     slack.iter().map(|&y| phi(alpha, y.max(0.0)) / mu).sum()
 }
 
-/// `A` and `b` of `A (x, ξ) + s = b`: flow, limits, signs.
+/// Returns `A` and `b` of the solver's form `A (x, ξ) + s = b`. The rows are flow equations, limits and signs.
 fn rows(cmdp: &Cmdp, n_slack: usize) -> (CscMatrix<f64>, Vec<f64>) {
     let (n, m, k) = (cmdp.n_states(), cmdp.n_actions(), cmdp.costs().len());
     let n_x = n * m;
@@ -209,7 +211,7 @@ fn rows(cmdp: &Cmdp, n_slack: usize) -> (CscMatrix<f64>, Vec<f64>) {
     (CscMatrix::new_from_triplets(b.len(), n_x + n_slack, i, j, v), b)
 }
 
-/// KKT residual from the tables alone; see the header for the dual.
+/// Returns the KKT residual, computed from the tables. The header of this file states the dual.
 fn residual(
     cmdp: &Cmdp,
     reward: &[f64],
@@ -222,7 +224,7 @@ fn residual(
     let (n, m) = (cmdp.n_states(), cmdp.n_actions());
     let mut worst: f64 = 0.0;
     let mut see = |r: f64| worst = if r.is_nan() { f64::NAN } else { worst.max(r) };
-    // primal: flow, limits, signs
+    // primal feasibility: flow, limits, signs
     let mut flow = cmdp.initial().to_vec();
     for (i, xi) in x.iter().enumerate() {
         flow[i / m] -= xi;
@@ -238,12 +240,12 @@ fn residual(
         see(-y);
         see(-lambda[i]);
     }
-    // dual: V is at least what any action yields in the Lagrangian MDP
+    // dual feasibility: V(s) ≥ r − λ·c + γPV for every action
     for i in 0..x.len() {
         let charged: f64 = cmdp.costs().iter().zip(lambda).map(|(c, l)| l * c[i]).sum();
         see(reward[i] - charged + cmdp.gamma() * dot(cmdp.next(i / m, i % m), v) - v[i / m]);
     }
-    // gap
+    // duality gap
     let primal = dot(reward, x) - penalty.map_or(0.0, |p| cost_of(p, slack));
     let mut dual = dot(cmdp.initial(), v) + dot(lambda, cmdp.limits());
     if let Some(Penalty { mu, alpha }) = penalty {
@@ -252,7 +254,7 @@ fn residual(
             if alpha < 1.0 {
                 dual += over * over / (4.0 * (1.0 - alpha) * mu);
             } else {
-                see(over / mu); // a linear penalty can charge no more than 1/μ
+                see(over / mu); // with a linear penalty, λ is at most 1/μ
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The penalty of the paper as a function of the violation F. It is the function that training uses, [`epo_algos::pmn`].
+//! The penalty of the paper as a function of the violation F. Training uses the same code, [`epo_algos::pmn`].
 //!
 //! ```text
 //! hinge    Φ(y) = α y + (1−α) y²,  y = F⁺            ∂Φ/∂α = y − y²,  ∂Φ'/∂α = 1 − 2y
@@ -9,48 +9,50 @@ use epo_algos::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor, p
 
 pub use epo_algos::pmn::softplus;
 
-/// Φ(y).
+/// Returns Φ(y).
 pub fn phi(alpha: f64, y: f64) -> f64 {
     penalty_metric(y, alpha).0
 }
 
-/// Φ'(y).
+/// Returns the derivative Φ'(y).
 pub fn phi_slope(alpha: f64, y: f64) -> f64 {
     penalty_metric(y, alpha).1
 }
 
-/// The hinge penalty Φ(F⁺) with μ = 1.
+/// Returns the hinge penalty Φ(F⁺) with μ = 1.
 fn hinge_function(alpha: f64) -> PenaltyFunction {
     PenaltyFunction { smooth: Smooth::Relu, sharpness: 1.0, alpha, psi: 1.0 }
 }
 
-/// The smooth penalty of eq 25 with μ = 1 at the violation `f`, which decides the factor e^F.
+/// Returns the smooth penalty of eq 25 with μ = 1. Its constant factor e^F is evaluated at the violation `f`.
 fn smooth_function(alpha: f64, f: f64) -> PenaltyFunction {
     let psi = penalty_factor(f, 1.0, 1.0, f64::INFINITY);
     PenaltyFunction { smooth: Smooth::Softplus, sharpness: 1.0, alpha, psi }
 }
 
-/// Φ(F⁺), the penalty of a violation F.
+/// Returns Φ(F⁺), the penalty of the violation `f`.
 pub fn hinge(alpha: f64, f: f64) -> f64 {
     hinge_function(alpha).at(f).0
 }
 
-/// dΦ(F⁺)/dF. At the kink it is 0, the slope on the feasible side.
+/// Returns dΦ(F⁺)/dF. At F = 0, where the derivative jumps, it returns 0, the slope on the feasible side.
 pub fn hinge_slope(alpha: f64, f: f64) -> f64 {
     hinge_function(alpha).at(f).1
 }
 
-/// e^F Φ(ln(1 + e^F)), which is μ times the penalty of eq 25.
+/// Returns e^F Φ(ln(1 + e^F)), which is μ times the penalty of eq 25.
 pub fn smooth(alpha: f64, f: f64) -> f64 {
     smooth_function(alpha, f).at(f).0
 }
 
-/// e^F Φ'(y) σ(F): the slope of [`smooth`] that a first-order optimiser sees, with the factor e^F held constant.
+/// Returns e^F Φ'(y) σ(F), the slope of [`smooth`] with the factor e^F held constant.
+///
+/// A first-order optimiser uses this slope, because eq 25 treats the factor as a constant.
 pub fn smooth_slope(alpha: f64, f: f64) -> f64 {
     smooth_function(alpha, f).at(f).1
 }
 
-/// The weight α that the paper gives to a violation: 1 near the limit, ½ in the middle, 0 far from it.
+/// Returns the weight α of the paper for the violation `f`: 1 up to F = ½, ½ up to F = 1, and 0 above.
 pub fn region_alpha(f: f64) -> f64 {
     alpha_by_region(f, [0.5, 1.0])
 }

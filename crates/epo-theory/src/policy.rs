@@ -7,7 +7,7 @@
 use crate::Cmdp;
 use crate::linear::{dot, solve};
 
-/// π(a|s) at `s·A + a`.
+/// A stationary policy. The probability π(a|s) is stored at index `s·A + a`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     n_actions: usize,
@@ -15,10 +15,10 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Takes probabilities as they are; rows must sum to 1.
+    /// Creates a policy from its probabilities. The probabilities of each state must sum to 1.
     ///
     /// # Panics
-    /// If a row does not.
+    /// If the probabilities of a state do not sum to 1.
     pub fn new(n_actions: usize, prob: Vec<f64>) -> Self {
         for row in prob.chunks(n_actions) {
             assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9, "a policy's row sums to 1, not {row:?}");
@@ -26,7 +26,7 @@ impl Policy {
         Self { n_actions, prob }
     }
 
-    /// The policy that plays `action[s]`.
+    /// Returns the deterministic policy that plays `action[s]` in state `s`.
     pub fn deterministic(n_actions: usize, action: &[usize]) -> Self {
         let mut prob = vec![0.0; n_actions * action.len()];
         for (s, &a) in action.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Policy {
         Self { n_actions, prob }
     }
 
-    /// π(a|s) ∝ exp(logit).
+    /// Returns the softmax policy: π(a|s) is proportional to exp(l), where l is `logits[s·A + a]`.
     pub fn softmax(n_actions: usize, logits: &[f64]) -> Self {
         let mut prob = logits.to_vec();
         for row in prob.chunks_mut(n_actions) {
@@ -47,13 +47,13 @@ impl Policy {
         Self { n_actions, prob }
     }
 
-    /// The policy of an occupancy measure; uniform where a state is not visited.
+    /// Returns the policy of the occupancy measure `x`. It is uniform in states that `x` does not visit.
     pub fn from_occupancy(n_actions: usize, x: &[f64]) -> Self {
         let mut prob = x.to_vec();
         for row in prob.chunks_mut(n_actions) {
             row.iter_mut().for_each(|p| *p = p.max(0.0));
             let sum: f64 = row.iter().sum();
-            // below this a state is visited by rounding only and the ratio would be noise
+            // a smaller sum is rounding error: the state is not visited, and the ratio would be noise
             if sum > 1e-7 {
                 row.iter_mut().for_each(|p| *p /= sum);
             } else {
@@ -63,23 +63,23 @@ impl Policy {
         Self { n_actions, prob }
     }
 
-    /// π(·|s).
+    /// Returns π(·|s), the action probabilities in state `s`.
     pub fn at(&self, s: usize) -> &[f64] {
         &self.prob[s * self.n_actions..(s + 1) * self.n_actions]
     }
 
-    /// All probabilities, `s·A + a`.
+    /// Returns all probabilities; π(a|s) is at index `s·A + a`.
     pub fn probabilities(&self) -> &[f64] {
         &self.prob
     }
 
-    /// D_KL(self ‖ other) in state `s`; infinite where `other` excludes an action that this policy plays.
+    /// Returns D_KL(self ‖ other) in state `s`. It is infinite if `other` never plays an action that `self` plays.
     pub fn kl(&self, other: &Self, s: usize) -> f64 {
         let term = |(&p, &q): (&f64, &f64)| if p > 0.0 { p * (p / q).ln() } else { 0.0 };
         self.at(s).iter().zip(other.at(s)).map(term).sum()
     }
 
-    /// I − γP_π, row-major.
+    /// Returns the matrix I − γP_π, row-major.
     fn system(&self, cmdp: &Cmdp) -> Vec<f64> {
         let n = cmdp.n_states();
         let mut a = vec![0.0; n * n];
@@ -94,7 +94,7 @@ impl Policy {
         a
     }
 
-    /// V(s) of any payoff table.
+    /// Returns V(s) for the payoff table `payoff` (index `s·A + a`), such as the reward or a cost.
     pub fn value(&self, cmdp: &Cmdp, payoff: &[f64]) -> Vec<f64> {
         let expected = |s: usize| dot(self.at(s), &payoff[s * self.n_actions..][..self.n_actions]);
         let mut v: Vec<f64> = (0..cmdp.n_states()).map(expected).collect();
@@ -102,7 +102,7 @@ impl Policy {
         v
     }
 
-    /// Exact values of this policy.
+    /// Returns the exact values of this policy, from linear systems.
     pub fn evaluate(&self, cmdp: &Cmdp) -> Evaluation {
         let (n, a) = (cmdp.n_states(), self.system(cmdp));
         let mut transposed: Vec<f64> = (0..n * n).map(|i| a[(i % n) * n + i / n]).collect();
@@ -120,23 +120,25 @@ impl Policy {
     }
 }
 
-/// What a policy is worth.
+/// The exact values of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// J_R.
+    /// J_R, the expected discounted return.
     pub j_r: f64,
-    /// J_Ci.
+    /// J_Ci, the expected discounted cost of each constraint.
     pub j_c: Vec<f64>,
-    /// Σ_t γᵗ P(s_t = s), which is d^π(s)/(1−γ).
+    /// Discounted number of visits of each state: Σ_t γᵗ P(s_t = s), which is d^π(s)/(1−γ).
     pub visits: Vec<f64>,
-    /// V_R(s).
+    /// V_R(s), the reward value of each state.
     pub v_r: Vec<f64>,
-    /// V_Ci(s).
+    /// V_Ci(s), the cost value of each state, per constraint.
     pub v_c: Vec<Vec<f64>>,
 }
 
 impl Evaluation {
-    /// A(s,a) = payoff(s,a) + γ Σ P(s'|s,a) V(s') − V(s), for one of the value tables above.
+    /// Returns the advantages A(s,a) = payoff(s,a) + γ Σ P(s'|s,a) V(s') − V(s).
+    ///
+    /// `v` is the value table that belongs to `payoff`, such as [`v_r`](Self::v_r) for the reward.
     pub fn advantage(cmdp: &Cmdp, payoff: &[f64], v: &[f64]) -> Vec<f64> {
         let m = cmdp.n_actions();
         (0..payoff.len())
@@ -144,7 +146,7 @@ impl Evaluation {
             .collect()
     }
 
-    /// J_Ci − d_i.
+    /// Returns J_Ci − d_i for each constraint. Positive values are violations.
     pub fn excess(&self, cmdp: &Cmdp) -> Vec<f64> {
         self.j_c.iter().zip(cmdp.limits()).map(|(j, d)| j - d).collect()
     }
@@ -157,15 +159,16 @@ mod tests {
 
     #[test]
     fn the_two_state_example_by_hand() {
-        // always fast: ready, cooling, ready, …: visits of "ready" 1 + .81 + … = 1/.19, reward 3 each, cost 1 each
+        // always fast: the states are ready, cooling, ready, …; "ready" has 1 + .81 + … = 1/.19 discounted visits,
+        // each with reward 3 and cost 1
         let cmdp = stories::fast_or_slow();
         let fast = Policy::deterministic(2, &[1, 0]).evaluate(&cmdp);
         assert!((fast.visits[0] - 1.0 / 0.19).abs() < 1e-12);
         assert!((fast.j_r - 3.0 / 0.19).abs() < 1e-12 && (fast.j_c[0] - 1.0 / 0.19).abs() < 1e-12);
-        // always slow: reward 1 for ever
+        // always slow: reward 1 in every step
         let slow = Policy::deterministic(2, &[0, 0]).evaluate(&cmdp);
         assert!((slow.j_r - 10.0).abs() < 1e-12 && slow.j_c[0].abs() < 1e-12);
-        // A(ready, fast) under slow: 3 + .9·V(cooling) − 10, V(cooling) = .9·10 = 9
+        // A(ready, fast) of the slow policy is 3 + .9·V(cooling) − 10 with V(cooling) = .9·10 = 9
         let adv = Evaluation::advantage(&cmdp, cmdp.reward(), &slow.v_r);
         assert!((adv[1] - 1.1).abs() < 1e-12, "{adv:?}");
     }

@@ -1,28 +1,29 @@
-//! Seeded random CMDPs whose limits can be met and bind.
+//! Random CMDPs from a seed. Their limits are feasible, and at least one constraint binds at the optimum.
 
 use epo_core::{Purpose, Stream};
 
 use crate::{Cmdp, Policy, best_response};
 
-/// What kind of CMDP to draw.
+/// The sizes and the difficulty of a random CMDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomCmdp {
-    /// S.
+    /// S, the number of states.
     pub states: usize,
-    /// A.
+    /// A, the number of actions.
     pub actions: usize,
-    /// How many successors an action has; S is dense.
+    /// Number of possible next states per state and action. With `states`, all states are possible.
     pub branching: usize,
-    /// How many constraints.
+    /// Number of constraints.
     pub constraints: usize,
-    /// Where limits lie between the costs of a frugal policy (0) and of the best unconstrained one (1).
+    /// Position of the limits, from 0 (cost of the policy with the least total cost) to 1 (cost of the unconstrained
+    /// optimum). Smaller values are stricter.
     pub tightness: f64,
-    /// γ.
+    /// γ, the discount factor.
     pub gamma: f64,
 }
 
 impl RandomCmdp {
-    /// Draws the kind itself: 2–10 states, 2–4 actions, tightness 0.1–0.9, γ 0.5–0.95.
+    /// Draws random sizes: 2–10 states, 2–4 actions, tightness 0.1–0.9, and γ from 0.5, 0.8, 0.9 and 0.95.
     pub fn draw(seed: u64, constraints: usize) -> Self {
         let mut rng = Stream::new(seed, Purpose::Problem, 0);
         let states = 2 + rng.below(9);
@@ -36,13 +37,19 @@ impl RandomCmdp {
         }
     }
 
-    /// The CMDP that `seed` names: rewards and costs uniform in 0..1, half of the costs 0, random kernels.
+    /// Returns the random CMDP for `seed`.
     ///
-    /// Limits: dᵢ = Jᵢ(frugal) + tightness · |Jᵢ(best) − Jᵢ(frugal)|, with "frugal" the policy of least total cost; at
-    /// least one limit cuts off the unconstrained optimum. Draws without such a conflict are passed over. The second
-    /// term is never less than a tenth of the largest, so frugal keeps a distance from all limits (Slater), and every
-    /// constraint after the first has its own tightness, 0.5–1 of the common one: two limits that bind at the same
-    /// point would leave λ* undetermined.
+    /// Transition probabilities are random. Rewards are uniform in 0..1. A cost is 0 with probability ½, otherwise
+    /// uniform in 0..1.
+    ///
+    /// The limits are dᵢ = Jᵢ(frugal) + tightness · |Jᵢ(best) − Jᵢ(frugal)|. Here "frugal" is the policy with the least
+    /// total cost, and "best" is the unconstrained optimum.
+    ///
+    /// - At least one limit excludes the unconstrained optimum. Random draws without such a conflict are rejected.
+    /// - The difference |Jᵢ(best) − Jᵢ(frugal)| is replaced by a tenth of the largest Jᵢ(best) − Jᵢ(frugal) if it is
+    ///   smaller. The frugal policy is then strictly feasible (Slater's condition).
+    /// - Every constraint after the first multiplies the tightness by its own random factor from 0.5–1. Otherwise two
+    ///   limits could bind at the same point, and λ* would not be unique.
     pub fn build(&self, seed: u64) -> Cmdp {
         (1..)
             .find_map(|attempt| self.attempt(seed, attempt))

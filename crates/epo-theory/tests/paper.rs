@@ -1,8 +1,8 @@
-//! The paper's statements hold on random CMDPs, and the counter-examples are some.
+//! Claim: the statements of the paper hold on random CMDPs, and the counter-examples are confirmed.
 
 use epo_theory::checks;
 
-/// `epo theory` does the same with 200.
+/// `epo theory` runs the same checks with 200 random CMDPs.
 #[test]
 fn every_statement_holds_on_random_cmdps() {
     let mut seen = 0.0;

@@ -1,8 +1,8 @@
-//! Exact solutions: known answers and edge cases.
+//! Tests of the exact solutions: known answers and edge cases.
 
 use epo_theory::{Cmdp, Policy, RandomCmdp, SolveError, front, least_excess, optimum, penalised, stories};
 
-/// One state, three actions, γ = 0: a bandit whose answer is mental arithmetic.
+/// Returns a bandit (one state, three actions, γ = 0) that can be solved by hand.
 fn bandit(limit: f64) -> Cmdp {
     let (reward, cost) = (vec![0.0, 1.0, 3.0], vec![0.0, 1.0, 5.0]);
     Cmdp::new("bandit", 0.0, vec![1.0], vec![1.0; 3], reward, vec![cost], vec![limit])
@@ -15,7 +15,7 @@ fn close(a: f64, b: f64) -> bool {
 
 #[test]
 fn gamma_zero_and_one_state_are_a_bandit() {
-    // corners (0,0), (1,1), (5,3); at limit 2 a quarter of the way along the second edge: 1.5, slope ½
+    // the corners are (0,0), (1,1), (5,3); limit 2 is a quarter of the way from (1,1) to (5,3): reward 1.5, slope ½
     let best = optimum(&bandit(2.0)).unwrap();
     assert!(close(best.value, 1.5) && close(best.multipliers[0], 0.5), "{best:?}");
     assert!(close(best.policy.at(0)[2], 0.25), "{:?}", best.policy);
@@ -33,7 +33,7 @@ fn a_limit_that_never_binds_has_multiplier_zero_and_any_penalty_is_exact() {
 
 #[test]
 fn an_infeasible_limit_is_refused_with_how_far_it_is() {
-    // every action of the machine in "ready" costs: shift all costs by 1, so J_C ≥ 10 for every policy
+    // all costs are raised by 1, so J_C ≥ 10 for every policy
     let two = stories::fast_or_slow();
     let cost: Vec<f64> = two.costs()[0].iter().map(|c| c + 1.0).collect();
     let kernel: Vec<f64> = (0..4).flat_map(|i| two.next(i / 2, i % 2).to_vec()).collect();
@@ -45,7 +45,7 @@ fn an_infeasible_limit_is_refused_with_how_far_it_is() {
         other => panic!("{other:?}"),
     }
     assert!(close(least_excess(&shifted).unwrap().value, -6.0));
-    // the penalised problem is still defined, and ends at the least excess
+    // the penalised problem still has a solution: the policy with the least excess
     assert!(close(penalised(&shifted, 1e-3, 0.0).unwrap().evaluation.j_c[0], 10.0));
 }
 
@@ -57,7 +57,7 @@ fn a_limit_at_the_least_cost_leaves_the_frugal_policy() {
 
 #[test]
 fn absorbing_states_are_states_like_others() {
-    // go to the absorbing state 1 (reward 2, cost 1 for ever) or stay in 0 (reward 1): γ = ½
+    // γ = ½; state 0 has reward 1 and can stay or move to the absorbing state 1, which has reward 2 and cost 1
     let kernel = vec![1.0, 0.0, 0.0, 1.0, /* absorbing: */ 0.0, 1.0, 0.0, 1.0];
     let cmdp = Cmdp::new(
         "absorbing",
@@ -69,14 +69,14 @@ fn absorbing_states_are_states_like_others() {
         vec![0.5],
     )
     .unwrap();
-    // going at once: J = 1 + ½·4 = 3, cost ½·2 = 1; staying: 2 and 0. Half of each: 2.5
+    // moving at once has J = 1 + ½·4 = 3 and cost ½·2 = 1; staying has J = 2 and cost 0; half of each has J = 2.5
     let best = optimum(&cmdp).unwrap();
     assert!(close(best.value, 2.5) && close(best.multipliers[0], 1.0), "{best:?}");
 }
 
 #[test]
 fn several_constraints_have_a_multiplier_each() {
-    // a bandit of three actions with rewards 0, 1, 1, the second and third each with an own cost
+    // a bandit with three actions and rewards 0, 1, 2; actions 1 and 2 each have their own cost
     let costs = vec![vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0]];
     let cmdp =
         Cmdp::new("two", 0.0, vec![1.0], vec![1.0; 3], vec![0.0, 1.0, 2.0], costs, vec![0.25, 0.5]).unwrap();
@@ -95,8 +95,8 @@ fn no_constraint_is_an_mdp() {
 
 #[test]
 fn the_episodic_form_is_the_expected_total_of_an_episode() {
-    // three steps of fast-or-slow: fast, cool, fast = 6 with cost 2; the limit 1 allows fast, cool and slow = 4, or
-    // slow, slow, fast = 5: the last step need not cool
+    // three steps of fast-or-slow: fast, cool, fast has reward 6 and cost 2, which exceeds the limit 1; fast, cool,
+    // slow has reward 4; slow, slow, fast has reward 5, because no cooling step follows the last step
     let three = stories::fast_or_slow().episodic(3).unwrap().with_limits(&[1.0]);
     let best = optimum(&three).unwrap();
     assert!(close(best.value, 5.0), "{best:?}");
@@ -128,7 +128,7 @@ fn programs_agree_with_policy_iteration_on_the_stories() {
 
 #[test]
 fn the_best_of_all_deterministic_policies_is_the_best_response() {
-    // brute force over Aˢ policies on small unconstrained cases
+    // brute force over all Aˢ deterministic policies of small cases
     for seed in 0..10 {
         let kind =
             RandomCmdp { states: 3, actions: 3, branching: 2, constraints: 1, tightness: 0.5, gamma: 0.9 };

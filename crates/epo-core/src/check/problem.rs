@@ -1,96 +1,96 @@
-//! What can be wrong with an environment, and how it is told.
+//! The problems that the environment checker can find, and their messages.
 
 use crate::EnvError;
 
-/// Something that an environment does wrong.
+/// A rule of [`Env`](crate::Env) that an environment breaks.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The spec promises something impossible; says what.
+    /// The spec contains an impossible value. The text says which one.
     Spec(String),
-    /// A call failed on valid input.
+    /// A call returns an error although its input is valid.
     Failed {
-        /// `reset` or `step`, and where.
+        /// The call: `reset` with its seed, or `step` with its number and action.
         call: String,
-        /// What it said.
+        /// The error that the call returned.
         error: EnvError,
     },
-    /// Part of the observation is never written.
+    /// A call does not write all entries of the observation.
     ObservationNotWritten {
         /// `reset` or `step`.
         call: &'static str,
-        /// The first such entry.
+        /// Index of the first entry that is not written.
         entry: usize,
     },
     /// An observation, a reward or a cost is NaN or infinite.
     NotFinite {
-        /// Which one.
+        /// Name of the value, such as `the reward`.
         what: String,
         /// Step of the episode; 0 is the reset.
         step: usize,
-        /// Its value.
+        /// The value: NaN or infinity.
         value: f64,
     },
-    /// A cost below 0.
+    /// A cost is negative.
     NegativeCost {
         /// Step of the episode.
         step: usize,
-        /// Its value.
+        /// The cost.
         cost: f64,
     },
-    /// `cost_terms` has another length than the names in the spec.
+    /// The length of `cost_terms` differs from the number of names in the spec.
     CostTerms {
-        /// Terms given.
+        /// Number of terms that the environment returns.
         got: usize,
-        /// Names in the spec.
+        /// Number of names in the spec.
         want: usize,
     },
     /// Two episodes with the same seed and actions differ.
     NotDeterministic {
         /// The first step that differs; 0 is the reset.
         step: usize,
-        /// What was done in between.
+        /// How the second episode was played.
         how: Replay,
     },
-    /// Every full-length episode says `Terminated` in its last allowed step.
+    /// Every episode reaches the time limit and then reports `Terminated` instead of `Truncated`.
     TimeLimitTerminates,
     /// An episode has more steps than the spec allows.
     TooLong {
-        /// Steps allowed.
+        /// Maximum number of steps.
         max_steps: usize,
     },
-    /// `step` is accepted after the episode has ended, or before the first reset.
+    /// `step` succeeds after the end of an episode or before the first reset.
     StepsWithoutEpisode {
-        /// When.
+        /// `before the first reset` or `after the end of an episode`.
         when: &'static str,
     },
-    /// An action that must be refused is accepted.
+    /// `step` accepts an invalid action.
     AcceptsBadAction {
-        /// What is wrong with it.
+        /// Why the action is invalid, such as `with a NaN`.
         kind: &'static str,
     },
     /// A call panicked.
     Panicked {
-        /// Which.
+        /// The call: `reset` or `step`, with its arguments.
         call: String,
     },
 }
 
-/// How an episode was played a second time.
+/// How the checker plays an episode a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// In a fresh environment.
+    /// In a new environment.
     Fresh,
-    /// In an environment that had played something else.
+    /// In an environment that has already played other episodes.
     AfterAnother,
-    /// While a second environment was stepped in turns with it.
+    /// While a second environment plays another episode; the steps of the two alternate.
     Interleaved,
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Spec(what) => write!(f, "its spec is impossible: {what}"),
+            Self::Spec(what) => write!(f, "its spec is invalid: {what}"),
             Self::Failed { call, error } => write!(f, "{call} fails on valid input: {error}"),
             Self::ObservationNotWritten { call, entry } => {
                 write!(f, "{call} does not write entry {entry} of the observation")
@@ -113,7 +113,7 @@ impl std::fmt::Display for Problem {
             Self::TimeLimitTerminates => write!(
                 f,
                 "every episode terminates in its last allowed step: report Truncated at a time limit, \
-                 or the value of what follows is learnt as 0"
+                 otherwise the critic learns the value 0 for the final state"
             ),
             Self::TooLong { max_steps } => write!(f, "an episode goes on after its {max_steps} steps"),
             Self::StepsWithoutEpisode { when } => write!(f, "step is accepted {when}; return NeedsReset"),

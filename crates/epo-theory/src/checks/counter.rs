@@ -1,6 +1,6 @@
-//! Where a statement of the paper needs a condition that it does not spell out: the smallest cases found.
+//! Counter-examples: small cases in which a statement of the paper needs a condition that the paper does not state.
 //!
-//! Each is explicit arithmetic on a CMDP of one or two states; `docs/theory.md` tells them in words.
+//! Each case is a short calculation on a CMDP with one or two states. `docs/theory.md` explains them in words.
 
 use serde::Serialize;
 
@@ -8,20 +8,20 @@ use super::trust::Pair;
 use crate::penalty::{hinge, phi_slope, softplus};
 use crate::{Cmdp, CmdpError, Policy, SolveError, front, optimum, penalised, stories};
 
-/// A case in which a statement fails, or would.
+/// A case in which a statement fails without an additional condition.
 #[derive(Clone, Debug, Serialize)]
 pub struct CounterExample {
-    /// Which statement.
+    /// Name of the statement.
     pub statement: &'static str,
-    /// The condition that it needs.
+    /// The condition that the statement needs.
     pub needs: &'static str,
-    /// What happens without it, with figures.
+    /// What happens without the condition, with numbers.
     pub found: String,
-    /// Whether the case is confirmed.
+    /// Whether the computed numbers confirm the case.
     pub ok: bool,
 }
 
-/// All of them.
+/// Computes all counter-examples.
 pub fn all() -> Result<Vec<CounterExample>, SolveError> {
     Ok(vec![
         units()?,
@@ -38,7 +38,7 @@ pub fn all() -> Result<Vec<CounterExample>, SolveError> {
     ])
 }
 
-/// One state and γ = 0: J is the expected payoff of one action.
+/// Returns a CMDP with one state and γ = 0. Its J is the expected payoff of one action.
 fn bandit(reward: &[f64], costs: &[&[f64]], limits: &[f64]) -> Cmdp {
     let costs = costs.iter().map(|c| c.to_vec()).collect();
     let built: Result<Cmdp, CmdpError> =
@@ -46,23 +46,23 @@ fn bandit(reward: &[f64], costs: &[&[f64]], limits: &[f64]) -> Cmdp {
     built.unwrap_or_else(|e| unreachable!("a table of this file is wrong: {e}"))
 }
 
-/// Fast-or-slow, with f fast steps: (F_C, J_R).
+/// Returns (F_C, J_R) of the policy of [`stories::fast_or_slow`] with `f` discounted fast steps.
 fn fast_steps(f: f64) -> (f64, f64) {
     (f - 2.0, 10.0 + 1.1 * f)
 }
 
 fn units() -> Result<CounterExample, SolveError> {
     let cmdp = stories::fast_or_slow();
-    // P of the paper at μ is (1−γ) times P here at (1−γ)μ, up to a constant
+    // up to a constant, the paper's P at μ is (1−γ) times the P of this crate at (1−γ)μ
     let over = |mu_paper: f64| -> Result<f64, SolveError> {
         Ok(penalised(&cmdp, (1.0 - cmdp.gamma()) * mu_paper, 1.0)?.evaluation.excess(&cmdp)[0])
     };
     let (before, after) = (over(9.0)?, over(9.2)?);
     Ok(CounterExample {
         statement: "Corollary 1",
-        needs: "λ* of eq 6 as printed, whose objective lacks 1/(1−γ): (1−γ) times the λ* of eq 1",
+        needs: "the λ* of eq 6 as printed, whose objective lacks 1/(1−γ); it is (1−γ) times the λ* of eq 1",
         found: format!(
-            "two states, λ* of eq 1 = 1.1: exact up to μ = 1/(0.1·1.1) = 9.09, not 0.91: F_C(μ=9) = {before:.1e}, F_C(μ=9.2) = {after:.3}"
+            "two states, λ* of eq 1 = 1.1: exact up to μ = 1/(0.1·1.1) = 9.09 instead of 0.91: F_C(μ=9) = {before:.1e}, F_C(μ=9.2) = {after:.3}"
         ),
         ok: before.abs() < 1e-7 && after > 3.0,
     })
@@ -79,9 +79,9 @@ fn largest_violation() -> Result<CounterExample, SolveError> {
     let unit_norm = best.multipliers.iter().all(|l| (l - 1.0).abs() < 1e-6);
     Ok(CounterExample {
         statement: "Corollary 1, several constraints",
-        needs: "a penalty that sums Φ(F_i⁺); one on the largest violation needs μ < 1/‖λ*‖₁",
+        needs: "a penalty that sums Φ(F_i⁺); a penalty of the largest violation needs μ < 1/‖λ*‖₁",
         found: format!(
-            "λ* = (1, 1), μ = 0.7 < 1/‖λ*‖∞: with Φ(max F_i⁺) the infeasible ½/½ has P = {by_max:.3} > optimum {:.3}; the sum is exact",
+            "λ* = (1, 1), μ = 0.7 < 1/‖λ*‖∞: with Φ(max F_i⁺) the infeasible policy (0, ½, ½) has P = {by_max:.3} > optimum {:.3}; the sum is exact",
             best.value
         ),
         ok: unit_norm && by_max > best.value + 0.1 && by_sum.iter().all(|f| *f < 1e-7),
@@ -89,7 +89,7 @@ fn largest_violation() -> Result<CounterExample, SolveError> {
 }
 
 fn corner_limit() -> Result<CounterExample, SolveError> {
-    // corners (0, 0), (1, 1), (5, 3); the limit is the second: slopes 1 before it and ½ after it
+    // the corners are (0, 0), (1, 1), (5, 3); the limit is at (1, 1), where the slope changes from 1 to ½
     let cmdp = bandit(&[0.0, 1.0, 3.0], &[&[0.0, 1.0, 5.0]], &[1.0]);
     let (low, high) = front(&cmdp).multipliers(1.0);
     let over =
@@ -97,9 +97,9 @@ fn corner_limit() -> Result<CounterExample, SolveError> {
     let (inside, outside) = (over(1.9)?, over(2.1)?);
     Ok(CounterExample {
         statement: "Corollary 1, \"and not before\"",
-        needs: "the smallest λ* where it is not unique (a limit at a corner of the front)",
+        needs: "the smallest λ* if λ* is not unique (if the limit is at a corner of the front)",
         found: format!(
-            "λ* is any of [{low}, {high}]; exact up to μ = 2 = 1/{low}, not 1 = 1/{high}: F_C(1.9) = {inside:.1e}, F_C(2.1) = {outside:.2}"
+            "every λ* in [{low}, {high}] is a multiplier; exact up to μ = 2 = 1/{low} instead of 1 = 1/{high}: F_C(μ=1.9) = {inside:.1e}, F_C(μ=2.1) = {outside:.2}"
         ),
         ok: low == 0.5 && high == 1.0 && inside < 1e-7 && outside > 3.9,
     })
@@ -110,24 +110,24 @@ fn exactly_at_the_threshold() -> CounterExample {
     let (feasible, not) = (value(2.0), value(1.0 / 0.19));
     CounterExample {
         statement: "Corollary 1, μ = 1/λ*",
-        needs: "the strict inequality: at equality maximisers need not be feasible",
+        needs: "the strict inequality: if μ = 1/λ*, a maximiser can be infeasible",
         found: format!(
-            "two states, μ = 1/1.1: f = 2 (feasible) and f = 5.26 (F_C = 3.26) both have P = {feasible:.4}, {not:.4}"
+            "two states, μ = 1/1.1: f = 2 (feasible) has P = {feasible:.4}, f = 5.26 (F_C = 3.26) has P = {not:.4}"
         ),
         ok: (feasible - not).abs() < 1e-12,
     }
 }
 
 fn deterministic_class() -> CounterExample {
-    // only f = 0 (always slow) and f = 1/.19 (always fast) are deterministic
+    // the only deterministic policies are f = 0 (always slow) and f = 1/.19 (always fast)
     let mu = 0.7;
     let value = |f: f64| fast_steps(f).1 - hinge(1.0, fast_steps(f).0) / mu;
     let (slow, fast) = (value(0.0), value(1.0 / 0.19));
     CounterExample {
         statement: "Corollary 1, parametrised policies Π_θ",
-        needs: "a class whose occupancy measures are convex (all stationary policies); else there is a duality gap",
+        needs: "a convex set of occupancy measures (all stationary policies); otherwise there is a duality gap",
         found: format!(
-            "two states, deterministic policies only, μ = 0.7 < 1/1.1: the infeasible one has P = {fast:.2}, the feasible one {slow:.2}"
+            "two states, deterministic policies only, μ = 0.7 < 1/1.1: the infeasible policy has P = {fast:.2}, the feasible policy P = {slow:.2}"
         ),
         ok: fast > slow + 1.0 && mu < 1.0 / 1.1,
     }
@@ -140,7 +140,7 @@ fn each_constraint() -> Result<CounterExample, SolveError> {
     let (before, after) = (at(100.0)?, at(5.0)?);
     Ok(CounterExample {
         statement: "Lemma 1, F_C(π_{t+1}) ≤ F_C(π_t), several constraints",
-        needs: "one constraint; with several only Σ Φ(F_i⁺) is non-increasing",
+        needs: "a single constraint; with several constraints only Σ Φ(F_i⁺) is non-increasing",
         found: format!(
             "μ 100 → 5, α = 0: F_1 rises from {:.3} to {:.3} while F_2 falls from {:.3} to {:.3}",
             before[0], after[0], before[1], after[1]
@@ -157,9 +157,9 @@ fn infeasible() -> Result<CounterExample, SolveError> {
     let refused = matches!(optimum(&cmdp), Err(SolveError::Infeasible { .. }));
     Ok(CounterExample {
         statement: "Theorem 1",
-        needs: "a feasible policy; else the limit is a policy of least penalty, which depends on α",
+        needs: "a feasible policy; otherwise μ → 0 leads to the policy with the least penalty, which depends on α",
         found: format!(
-            "costs (3, 0) or (1.6, 1.6), limits 0: α = 1 ends at {linear:.2?}, α = 0 at {quadratic:.2?}"
+            "costs (3, 0) or (1.6, 1.6), limits 0: α = 1 leads to costs {linear:.2?}, α = 0 to {quadratic:.2?}"
         ),
         ok: refused && linear[1] < 1e-3 && quadratic[1] > 0.5,
     })
@@ -176,7 +176,7 @@ fn violated_surrogate() -> CounterExample {
         statement: "Theorem 2",
         needs: "L_C ≤ 0, where the surrogate penalty vanishes; for L_C > 0 add (1−α) 2 L_C⁺ e_C / μ",
         found: format!(
-            "two states, fast with 0.50 → 0.51, L_C = {:.3}, α = 0, μ = 0.1: error {error:.2e}, printed bound {bound:.2e}, repaired {:.2e}",
+            "two states, probability of fast 0.50 → 0.51, L_C = {:.3}, α = 0, μ = 0.1: error {error:.2e}, printed bound {bound:.2e}, repaired bound {:.2e}",
             pair.surrogate_c - d,
             bound + lacking
         ),
@@ -184,7 +184,9 @@ fn violated_surrogate() -> CounterExample {
     }
 }
 
-/// The f at which a first-order step on eq 25 rests in the two-state example: λ μ = e^F Φ'(y) σ(F), f within 0..5.26.
+/// Returns the f at which first-order optimisation of eq 25 converges in the two-state example.
+///
+/// It solves λ μ = e^F Φ'(y) σ(F) for f within 0..5.26, by bisection.
 pub fn smooth_rest(mu: f64, alpha: f64) -> f64 {
     let pull = |f: f64| crate::penalty::smooth_slope(alpha, f - 2.0) / mu - 1.1;
     let (mut low, mut high) = (0.0, 1.0 / 0.19);
@@ -206,9 +208,9 @@ fn smooth_limit() -> CounterExample {
     let rest = [0.6, 1.0 / 2.2, 0.1, 0.01].map(|mu| smooth_rest(mu, 1.0));
     CounterExample {
         statement: "Theorem 1 for the smooth form (eq 25)",
-        needs: "a floor on μ: the smooth penalty acts on feasible policies too, so μ → 0 ends at the least cost",
+        needs: "a lower bound on μ: the smooth penalty also acts on feasible policies; μ → 0 gives the least cost",
         found: format!(
-            "two states, α = 1: μ = 0.6, 1/2.2, 0.1, 0.01 rest at J_C = {rest:.2?}; the optimum is 2, the last has J_R = {:.1} instead of 12.2",
+            "two states, α = 1: μ = 0.6, 1/2.2, 0.1, 0.01 converge to J_C = {rest:.2?}; the optimum has J_C = 2; μ = 0.01 has J_R = {:.1} instead of 12.2",
             fast_steps(rest[3]).1
         ),
         ok: rest[0] > 2.0 && (rest[1] - 2.0).abs() < 1e-9 && rest[2] < 1.5 && rest[3] == 0.0,
@@ -216,7 +218,7 @@ fn smooth_limit() -> CounterExample {
 }
 
 fn smooth_sandwich() -> CounterExample {
-    // P_S at its own resting point against F_R at the optimum
+    // compares P_S where first-order optimisation converges with J_R at the constrained optimum
     let mu = 0.4;
     let (f_c, j_r) = fast_steps(smooth_rest(mu, 1.0));
     let p_s = j_r - crate::penalty::smooth(1.0, f_c) / mu;
@@ -229,14 +231,14 @@ fn smooth_sandwich() -> CounterExample {
 }
 
 fn smooth_regions() -> CounterExample {
-    // ∂Φ'/∂α = 1 − 2y and ∂Φ/∂α = y − y² change sign at y = ½ and y = 1, y = ln(1 + e^F)
+    // ∂Φ'/∂α = 1 − 2y changes sign at y = ½, and ∂Φ/∂α = y − y² at y = 1, where y = ln(1 + e^F)
     let (half, one) = ((0.5_f64.exp() - 1.0).ln(), (1.0_f64.exp() - 1.0).ln());
     let slope_change = phi_slope(1.0, softplus(0.0)) - phi_slope(0.5, softplus(0.0));
     CounterExample {
         statement: "Properties 1 for the smooth form (eq 25)",
-        needs: "regions measured on ln(1 + e^F): they change at F = −0.433 and 0.541, not at ½ and 1",
+        needs: "regions defined by ln(1 + e^F): their boundaries are F = −0.433 and 0.541 instead of ½ and 1",
         found: format!(
-            "at the boundary F = 0 itself raising α from ½ to 1 changes the slope by {slope_change:.3}; changes of sign at F = {half:.3} and {one:.3}"
+            "at the limit itself (F = 0) an increase of α from ½ to 1 changes the slope by {slope_change:.3}; the signs change at F = {half:.3} and {one:.3}"
         ),
         ok: slope_change < -0.1
             && (softplus(half) - 0.5).abs() < 1e-12

@@ -1,8 +1,9 @@
-//! The paper's statements, checked on random CMDPs.
+//! Numerical checks of the statements of the paper, on random CMDPs.
 //!
-//! Every check is an inequality "residual ≤ tolerance" over many cases; the worst residual and its case are kept. A
-//! negative worst residual is room to spare. [`counter`] holds the other half: small explicit cases in which a
-//! statement fails without a condition that the paper does not spell out.
+//! Every check is an inequality "residual ≤ tolerance" that must hold in many cases. A check records its largest
+//! residual and the case in which it occurs. If the largest residual is negative, the inequality holds with a margin.
+//! [`counter`] contains counter-examples: small cases in which a statement fails because a condition is missing that
+//! the paper does not state.
 
 pub mod counter;
 mod penalty;
@@ -13,49 +14,49 @@ use serde::Serialize;
 
 use crate::SolveError;
 
-/// One statement over many cases.
+/// The result of checking one statement in many cases.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// Short name.
+    /// Short name of the check.
     pub name: &'static str,
-    /// What is claimed, as an inequality.
+    /// The statement, as an inequality or as the residual that must be small.
     pub statement: &'static str,
-    /// How many cases were looked at.
+    /// Number of cases checked.
     pub n: usize,
-    /// The largest residual that is accepted.
+    /// Largest accepted residual.
     pub tolerance: f64,
-    /// The largest residual seen.
+    /// Largest residual of all cases.
     pub worst: f64,
-    /// Where it was seen.
+    /// The case with the largest residual.
     pub worst_case: String,
-    /// Whether all residuals are within the tolerance.
+    /// Whether there is at least one case and all residuals are within the tolerance.
     pub ok: bool,
-    /// Anything else that was measured, in words.
+    /// Additional measurements, in words. Can be empty.
     pub note: String,
 }
 
-/// Everything that `epo theory` reports.
+/// The complete result of `epo theory`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Whether every check holds and every counter-example is one.
+    /// Whether every check passes and every counter-example is confirmed.
     pub ok: bool,
-    /// Random CMDPs per check.
+    /// Number of random CMDPs per check.
     pub cmdps: usize,
-    /// The statements.
+    /// The results of the checks.
     pub checks: Vec<Check>,
-    /// Where statements need a condition that is not spelt out.
+    /// Cases in which a statement fails because of a condition that the paper does not state.
     pub counter_examples: Vec<counter::CounterExample>,
 }
 
 impl Report {
-    /// Passed only if all of it is.
+    /// Creates a report. It is `ok` only if all checks and all counter-examples are.
     pub fn new(cmdps: usize, checks: Vec<Check>, counter_examples: Vec<counter::CounterExample>) -> Self {
         let ok = checks.iter().all(|c| c.ok) && counter_examples.iter().all(|c| c.ok);
         Self { ok, cmdps, checks, counter_examples }
     }
 }
 
-/// Collects residuals.
+/// Collects the residuals of one check.
 #[derive(Debug)]
 pub(crate) struct Tally {
     check: Check,
@@ -67,7 +68,7 @@ impl Tally {
         Self { check: Check { name, statement, n: 0, tolerance, worst, worst_case, ok: true, note } }
     }
 
-    /// Adds one case. A NaN is a failure that stays the worst.
+    /// Adds one case. A NaN fails the check and is then reported as its worst residual.
     pub(crate) fn see(&mut self, residual: f64, case: impl FnOnce() -> String) {
         let c = &mut self.check;
         c.n += 1;
@@ -79,18 +80,18 @@ impl Tally {
     }
 
     pub(crate) fn finish(mut self, note: impl Into<String>) -> Check {
-        self.check.ok &= self.check.n > 0; // a check of nothing is not passed
+        self.check.ok &= self.check.n > 0; // a check without cases fails
         self.check.note = note.into();
         self.check
     }
 }
 
-/// Runs all checks on `cmdps` random CMDPs each; `progress` is told how much of the whole is done, from 0 to 1.
+/// Runs all checks, each on `cmdps` random CMDPs, and returns their results.
 ///
-/// The result is a function of `cmdps` alone.
+/// `progress` is called with the completed fraction, from 0 to 1. The result depends only on `cmdps`.
 pub fn run(cmdps: usize, mut progress: impl FnMut(f64)) -> Result<Report, SolveError> {
     type Group = fn(usize, &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError>;
-    // rough shares of the run time, for the progress bar
+    // approximate fractions of the run time, for the progress bar
     let groups: [(Group, f64); 6] = [
         (solver::agreement, 0.10),
         (penalty::properties1, 0.02),

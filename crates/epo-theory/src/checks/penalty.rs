@@ -1,7 +1,7 @@
-//! Properties 1, Lemma 1, Theorem 1 and Corollary 1.
+//! Checks of Properties 1, Lemma 1, Theorem 1 and Corollary 1.
 //!
-//! All maximisers are global ones over all stationary policies (the programs of [`crate::optimum`]); values are those
-//! of the returned policies, evaluated by linear systems.
+//! All maximisers are global over all stationary policies; the programs of [`crate::optimum`] compute them. Values are
+//! those of the returned policies, evaluated by linear systems.
 
 use epo_core::{Purpose, Stream};
 
@@ -10,24 +10,24 @@ use crate::linear::dot;
 use crate::penalty::{hinge, hinge_slope};
 use crate::{Cmdp, Evaluation, Optimum, Policy, RandomCmdp, SolveError, optimum, penalised};
 
-/// ∇ of J_C in the logits of a softmax policy: x(s) π(a|s) A(s,a).
+/// Returns the gradient of J_C with respect to the logits of a softmax policy: x(s) π(a|s) A(s,a).
 fn cost_gradient(cmdp: &Cmdp, policy: &Policy) -> Vec<f64> {
     let (e, m) = (policy.evaluate(cmdp), cmdp.n_actions());
     let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &e.v_c[0]);
     (0..adv.len()).map(|i| e.visits[i / m] * policy.probabilities()[i] * adv[i]).collect()
 }
 
-/// Signs of the change of Φ and |∇_θ Φ| with α, in each region.
+/// Checks Properties 1: in each region, the signs of the changes of Φ and |∇_θ Φ| when α increases.
 pub(super) fn properties1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     let mut gradient =
         Tally::new("policy-gradient", 1e-6, "|∇_θ J_C − central differences|, softmax policies");
     let mut signs = Tally::new(
         "properties-1",
         1e-12,
-        "raising α: near Φ↑ |∇Φ|↑, mid Φ↑ |∇Φ|↓, far Φ↓ |∇Φ|↓ (no change counts as either)",
+        "larger α: near Φ↑ |∇Φ|↑, mid Φ↑ |∇Φ|↓, far Φ↓ |∇Φ|↓ (no change is also accepted)",
     );
     let mut strict =
-        Tally::new("properties-1-strict", 0.0, "the same, strictly, for F in the regions' interiors");
+        Tally::new("properties-1-strict", 0.0, "the same with strict changes, for F inside the regions");
     for i in 0..n {
         let cmdp = RandomCmdp::draw(i as u64, 1).build(i as u64);
         let mut rng = Stream::new(i as u64, Purpose::Random, 1);
@@ -43,7 +43,8 @@ pub(super) fn properties1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<V
             gradient.see((g - (at(1e-5) - at(-1e-5)) / 2e-5).abs(), || cmdp.name().to_owned());
         }
         let norm = dot(&grad, &grad).sqrt();
-        // the limit is put so that F = J_C − d falls where it is wanted; up and down say what α should do
+        // triples (F, sign of the change of the penalty, sign of the change of the slope); the limit d is chosen so
+        // that J_C − d = F
         let (a, b) = (rng.uniform(), rng.uniform());
         let (low, high) = (a.min(b), a.max(b));
         let u = rng.uniform();
@@ -65,24 +66,25 @@ pub(super) fn properties1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<V
     Ok(vec![gradient.finish(""), signs.finish(note), strict.finish("")])
 }
 
-/// Size of the residuals' unit.
+/// Returns the unit of the residuals, 1 + |value|.
 fn scale(best: &Optimum) -> f64 {
     1.0 + best.value.abs()
 }
 
-/// ‖λ*‖∞.
+/// Returns the largest entry, at least 0. For multipliers this is ‖λ*‖∞.
 fn largest(lambda: &[f64]) -> f64 {
     lambda.iter().copied().fold(0.0, f64::max)
 }
 
-/// Σ_i Φ(F_i⁺).
+/// Returns the total penalty Σ_i Φ(F_i⁺).
 fn total_penalty(cmdp: &Cmdp, e: &Evaluation, alpha: f64) -> f64 {
     e.excess(cmdp).iter().map(|&f| hinge(alpha, f)).sum()
 }
 
-/// The sandwich and the three monotonicities along a decreasing μ, for α = 0, ½, 1.
+/// Checks Lemma 1 for decreasing μ and α = 0, ½, 1: the lower and upper bound of P, and the monotonicity of P, F_R
+/// and F_C.
 pub(super) fn lemma1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
-    const M: [f64; 8] = [100.0, 10.0, 3.0, 1.3, 0.8, 0.4, 0.1, 0.01]; // μ‖λ*‖∞
+    const M: [f64; 8] = [100.0, 10.0, 3.0, 1.3, 0.8, 0.4, 0.1, 0.01]; // values of μ‖λ*‖∞
     let tally = |name, text| Tally::new(name, 1e-8, text);
     let mut lower = tally("lemma-1-lower", "F_R(π̄) − P(π_t, μ_t) ≤ 0");
     let mut upper = tally("lemma-1-upper", "P(π_t, μ_t) − F_R(π_t) ≤ 0");
@@ -123,7 +125,7 @@ pub(super) fn lemma1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Ch
     Ok([lower, upper, p_down, r_down, c_down, sum_down].into_iter().map(|t| t.finish("")).collect())
 }
 
-/// μ → 0 reaches the optimum of the constrained problem.
+/// Checks Theorem 1: for μ → 0 the maximiser of P converges to the optimum of the constrained problem.
 pub(super) fn theorem1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     let mut gap = Tally::new(
         "theorem-1-value",
@@ -148,7 +150,8 @@ pub(super) fn theorem1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<
                 gap.see((e.j_r - best.value).abs() / scale(&best), case);
                 feasible.see(largest(&e.excess(&cmdp)), case);
             }
-            // larger than above: F must be well above the solver's error, and below the next corner of the front
+            // this μ is larger than the one above: F must be well above the solver's error, and below the next corner
+            // of the front
             let mu = 1e-4 / top;
             let e = penalised(&cmdp, mu, 0.0)?.evaluation;
             for (f, lambda) in e.excess(&cmdp).iter().zip(&best.multipliers).filter(|(_, l)| **l > 0.1 * top)
@@ -163,20 +166,23 @@ pub(super) fn theorem1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<
     Ok(vec![
         gap.finish(""),
         feasible.finish(""),
-        rate.finish("a quadratic penalty is never exact at finite μ"),
+        rate.finish("a quadratic penalty is not exact for any μ > 0"),
     ])
 }
 
-/// Largest violation of the penalised maximiser.
+/// Returns the largest violation of the penalised maximiser, or 0 if it meets all limits.
 fn violation(cmdp: &Cmdp, mu: f64, alpha: f64) -> Result<f64, SolveError> {
     Ok(largest(&penalised(cmdp, mu, alpha)?.evaluation.excess(cmdp)))
 }
 
-/// The largest μ at which the maximiser meets the limits, by bisection between the two given ones.
+/// Returns the largest μ at which the maximiser meets the limits, by bisection between `exact` and `not`.
 ///
-/// A violation counts from 1e-5 (α = 1) or 1e-4: below, the solver's own error is seen. Just above the threshold a linear
-/// penalty lets the violation jump to the next corner of the front, so nothing is lost; a mixed one lets it grow from
-/// 0, and μ is found to about 2e-4 of itself.
+/// At `exact` the maximiser meets the limits; at `not` it violates one. Violations up to 1e-5 (α = 1) or 1e-4 (other α)
+/// are ignored, because they can be solver error.
+///
+/// With a linear penalty (α = 1), the violation jumps to the next corner of the front just above the threshold. The
+/// ignored violations then cause no error. With a mixed penalty it grows from 0, and the relative error of μ is about
+/// 2e-4.
 pub(crate) fn threshold(cmdp: &Cmdp, alpha: f64, mut exact: f64, mut not: f64) -> Result<f64, SolveError> {
     let counts = if alpha == 1.0 { 1e-5 } else { 1e-4 };
     while (not - exact) > 1e-7 * exact {
@@ -190,7 +196,7 @@ pub(crate) fn threshold(cmdp: &Cmdp, alpha: f64, mut exact: f64, mut not: f64) -
     Ok(0.5 * (exact + not))
 }
 
-/// Exact as soon as μ < 1/‖λ*‖∞, and not before.
+/// Checks Corollary 1: the linear penalty is exact for μ < 1/‖λ*‖∞, and not exact for larger μ.
 pub(super) fn corollary1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     let mut exact =
         Tally::new("corollary-1-exact", 1e-7, "F_C and |J_R − LP value| at μ = 0.99/‖λ*‖∞, α = 1");
@@ -216,6 +222,6 @@ pub(super) fn corollary1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Ve
         }
         progress(i);
     }
-    let note = format!("the least violation at 1.01/‖λ*‖∞ is {least:.2e}");
+    let note = format!("the smallest violation at μ = 1.01/‖λ*‖∞ is {least:.2e}");
     Ok(vec![exact.finish(""), before.finish(note), found.finish(""), half.finish("")])
 }

@@ -1,9 +1,9 @@
-//! Are the exact solutions exact? KKT residuals, policy evaluation, and a second method.
+//! Checks of the exact solutions: KKT residuals, policy evaluation, and comparison with policy iteration.
 
 use super::{Check, Tally};
 use crate::{Cmdp, RandomCmdp, SolveError, front, optimum, penalised, stories};
 
-/// Residuals relative to 1 + |value|.
+/// Compares the programs with policy evaluation and with the front. Residuals of values are relative to 1 + |value|.
 pub(super) fn agreement(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     let mut kkt = Tally::new("lp-kkt", 1e-10, "KKT residual of the occupancy program (1 to 3 constraints)");
     let mut eval =

@@ -1,4 +1,4 @@
-//! Equation 2, Proposition 1 and Theorem 2 for random pairs of policies.
+//! Checks of Equation 2, Proposition 1 and Theorem 2 for random pairs of policies.
 //!
 //! ```text
 //! L_C(π) = J_C(π_k) + 1/(1−γ) E_{d^k, π}[A_C] − d,   e_C = √(2δ) γ ε_C / (1−γ)²
@@ -6,7 +6,7 @@
 //! Thm. 2   L_C ≤ 0  ⇒  |P − P^k| ≤ (1−γ) e_R + (1/μ)(α e_C + (1−α) e_C²)
 //! repaired, any L_C:   |P − P^k| ≤ (1−γ) e_R + (1/μ)(α e_C + (1−α)(e_C² + 2 L_C⁺ e_C))
 //! ```
-//! Here P has the paper's units: F_R = (1−γ)(J_R(π) − J_R(π_k)). δ is E_{s∼d^k} D_KL(π‖π_k)[s].
+//! In this module P has the units of the paper: F_R = (1−γ)(J_R(π) − J_R(π_k)). δ is E_{s∼d^k} D_KL(π‖π_k)[s].
 
 use epo_core::{Purpose, Stream};
 
@@ -15,21 +15,21 @@ use crate::linear::dot;
 use crate::penalty::hinge;
 use crate::{Cmdp, Evaluation, Policy, RandomCmdp, SolveError};
 
-/// A policy, one close to it, and what the bounds are made of. Limits play no part yet.
+/// The quantities in the bounds for a pair of policies: π_k and a policy π close to it. None depends on the limit.
 pub(crate) struct Pair {
-    /// E_{d^k} KL(π‖π_k).
+    /// Mean KL divergence E_{d^k} KL(π‖π_k).
     pub(crate) delta: f64,
-    /// E_{d^k} KL(π_k‖π).
+    /// Reverse mean KL divergence E_{d^k} KL(π_k‖π).
     reverse: f64,
-    /// J_C(π).
+    /// J_C(π), the exact cost of the new policy.
     pub(crate) j_c: f64,
-    /// J_C(π_k) + 1/(1−γ) E_{d^k, π}[A_C].
+    /// Surrogate of J_C(π): J_C(π_k) + 1/(1−γ) E_{d^k, π}[A_C].
     pub(crate) surrogate_c: f64,
-    /// F_R by eq 6, with d^π.
+    /// F_R by eq 6, with the state distribution d^π of the new policy.
     pub(crate) f_r: f64,
-    /// (1−γ)(J_R(π) − J_R(π_k)).
+    /// (1−γ)(J_R(π) − J_R(π_k)), the exact reward gain.
     pub(crate) gain_r: f64,
-    /// L_R, with d^k.
+    /// L_R, the surrogate of F_R with the state distribution d^k.
     pub(crate) l_r: f64,
     eps_r: f64,
     eps_c: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `base` is π_k.
+    /// Computes the quantities. `base` is π_k and `new` is π.
     pub(crate) fn new(cmdp: &Cmdp, base: &Policy, new: &Policy) -> Self {
         let (n, m, gamma) = (cmdp.n_states(), cmdp.n_actions(), cmdp.gamma());
         let (k, e) = (base.evaluate(cmdp), new.evaluate(cmdp));
@@ -61,18 +61,18 @@ impl Pair {
         }
     }
 
-    /// e_C for a trust region of size `delta`.
+    /// Returns e_C for a trust region of size `delta`.
     pub(crate) fn bound_c(&self, delta: f64) -> f64 {
         (2.0 * delta).sqrt() * self.gamma * self.eps_c / (1.0 - self.gamma).powi(2)
     }
 
-    /// |P − P^k|.
+    /// Returns |P − P^k|, the error of the surrogate objective.
     pub(crate) fn error(&self, d: f64, mu: f64, alpha: f64) -> f64 {
         let p = self.f_r - hinge(alpha, self.j_c - d) / mu;
         (p - (self.l_r - hinge(alpha, self.surrogate_c - d) / mu)).abs()
     }
 
-    /// The bound of Theorem 2 as printed, and the term that it lacks where L_C > 0.
+    /// Returns the bound of Theorem 2 as printed, and the additional term that it needs if L_C > 0.
     pub(crate) fn theorem2(&self, delta: f64, d: f64, mu: f64, alpha: f64) -> (f64, f64) {
         let e_c = self.bound_c(delta);
         let e_r = (2.0 * delta).sqrt() * self.gamma * self.eps_r / (1.0 - self.gamma);
@@ -81,7 +81,7 @@ impl Pair {
     }
 }
 
-/// π ∝ π_k exp(t·direction) with the largest t for which E KL(π‖π_k) ≤ δ.
+/// Returns the policy π ∝ π_k exp(t·direction) with the largest t ≤ 20 for which E KL(π‖π_k) ≤ δ.
 fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> Policy {
     let m = cmdp.n_actions();
     let base = Policy::softmax(m, logits);
@@ -105,7 +105,9 @@ fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> Policy {
     at(low)
 }
 
-/// Directions: noise, up and down the cost advantage (the worst for the bounds), and one state alone.
+/// Returns four directions: noise, the cost advantage, its negative, and noise in a single state.
+///
+/// The directions along the cost advantage are the worst cases for the bounds.
 fn directions(cmdp: &Cmdp, base: &Policy, rng: &mut Stream) -> [Vec<f64>; 4] {
     let k = base.evaluate(cmdp);
     let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]);
@@ -118,7 +120,7 @@ fn directions(cmdp: &Cmdp, base: &Policy, rng: &mut Stream) -> [Vec<f64>; 4] {
     [noise, up, down, alone]
 }
 
-/// All bounds.
+/// Checks Equation 2, Proposition 1, Theorem 2 and its repaired version.
 pub(super) fn bounds(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     let mut eq2 = Tally::new("equation-2", 1e-9, "|F_R of eq 6 − (1−γ)(J_R(π) − J_R(π_k))|");
     let mut prop = Tally::new("proposition-1", 1e-9, "J_C(π) − d − √(2δ)γε_C/(1−γ)² ≤ 0 where L_C(π) ≤ 0");
@@ -137,11 +139,11 @@ pub(super) fn bounds(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Ch
                 let pair = Pair::new(&cmdp, &base, &step(&cmdp, &logits, &direction, delta));
                 let case = || format!("{}, δ {delta}", cmdp.name());
                 eq2.see((pair.f_r - pair.gain_r).abs(), case);
-                // the surrogate constraint holds with equality: the worst case that is allowed
+                // with this limit the surrogate constraint holds with equality, which is the worst allowed case
                 let (d, e_c) = (pair.surrogate_c, pair.bound_c(delta));
                 prop.see(pair.j_c - d - e_c, case);
                 other.see(pair.j_c - d - pair.bound_c(pair.reverse), case);
-                // where the bound itself is rounding the ratio says nothing
+                // if the bound is as small as rounding errors, the ratio is meaningless
                 if e_c > 1e-9 {
                     tight1 = tight1.max((pair.j_c - d) / e_c);
                 }
@@ -149,7 +151,7 @@ pub(super) fn bounds(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Ch
                     let (error, (bound, _)) = (pair.error(d, mu, alpha), pair.theorem2(delta, d, mu, alpha));
                     thm.see((error - bound) / bound.max(1.0), case);
                     tight2 = tight2.max(error / bound.max(1e-9));
-                    // and violated by a little or a lot
+                    // with this limit the surrogate constraint is violated, by a random amount
                     let d = pair.surrogate_c - rng.uniform() / (1.0 - cmdp.gamma());
                     let (error, (bound, lacking)) =
                         (pair.error(d, mu, alpha), pair.theorem2(delta, d, mu, alpha));
@@ -162,7 +164,7 @@ pub(super) fn bounds(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Ch
         }
         progress(i);
     }
-    let tight = |t: f64| format!("tightest: {:.1} % of the bound", 100.0 * t);
+    let tight = |t: f64| format!("the cases reach at most {:.1} % of the bound", 100.0 * t);
     let note =
         format!("{}; with L_C > 0 the printed bound fails in {broken} of {violated} cases", tight(tight3));
     Ok(vec![
