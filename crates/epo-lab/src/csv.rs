@@ -36,7 +36,7 @@ impl Csv {
         let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let first = lines.next().unwrap_or_default();
         if first.trim_end() != header {
-            return Err(LabError::run(&path, "the columns are not those of this run"));
+            return Err(LabError::run(&path, "the columns differ from those of this run"));
         }
         let kept: Vec<&str> = lines.take(rows as usize).collect();
         if (kept.len() as u64) < rows {

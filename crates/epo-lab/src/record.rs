@@ -19,7 +19,7 @@ use crate::episodes::{Episode, EpisodeWindow, FinishedEpisode};
 use crate::{LabError, tensorboard};
 
 /// Metrics that every run records, for any algorithm.
-#[allow(missing_docs, reason = "the definition of a metric contains its description")]
+#[allow(missing_docs, reason = "a metric has its meaning in its definition")]
 pub mod metrics {
     use epo_core::Metric;
 
@@ -184,7 +184,7 @@ impl Recorder {
         let events = events.map_err(|e| LabError::run(&events_path, e.to_string()))?;
         let length = events.metadata().map_err(LabError::io("read", &events_path))?.len();
         if length < marks.event_bytes {
-            let why = format!("{length} bytes, the checkpoint knows {}", marks.event_bytes);
+            let why = format!("the file has {length} bytes, but the checkpoint needs {}", marks.event_bytes);
             return Err(LabError::run(&events_path, why));
         }
         events.set_len(marks.event_bytes).map_err(LabError::io("truncate", &events_path))?;

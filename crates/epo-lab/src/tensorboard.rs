@@ -5,12 +5,14 @@
 //! length: u64 LE │ masked crc32c(length): u32 LE │ data │ masked crc32c(data): u32 LE
 //! masked(crc) = rotate_right(crc, 15) + 0xa282ead8
 //! ```
-//! The data of a record is one `Event` message (protocol buffers): `1: wall_time double, 2: step int64, 3: file_version
-//! string, 5: Summary { 1: Value { 1: tag, 2: simple_value float } }`. The first event contains only the wall time and
-//! the version `brain.Event:2`.
+//! The data of a record is one `Event` message (protocol buffers):
+//! ```text
+//! 1: wall_time double, 2: step int64, 3: file_version string, 5: Summary { 1: Value { 1: tag, 2: simple_value float } }
+//! ```
+//! The first event contains only the wall time and the version `brain.Event:2`.
 //!
 //! The length of a record depends only on the step and the tags, not on the clock. A checkpoint can therefore store the
-//! length of the file, and repeated runs store the same length.
+//! length of the file, and repetitions of a run store the same length.
 
 /// Returns the first record of a file. `wall_time` is in seconds since 1970.
 pub fn header(wall_time: f64) -> Vec<u8> {

@@ -12,8 +12,8 @@
 //! A process may take over a run in three cases:
 //! - The holder has released its lease.
 //! - The holder and its child process ran on this machine and both have ended.
-//! - The holder is on another machine or its lease is half-written, and neither the lease nor `progress.csv` has changed
-//!   for two minutes. The observer uses its own clock; clocks of different machines are never compared.
+//! - The holder is on another machine or its lease is half-written, and neither the lease nor `progress.csv` has
+//!   changed for two minutes. The observer uses its own clock; clocks of different machines are never compared.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
