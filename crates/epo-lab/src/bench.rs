@@ -141,7 +141,7 @@ mod tests {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
         let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();
-        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps each: two episodes end
+        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps: two episodes end
         let overhead = collect_overhead(&mut twice).unwrap();
         assert!(overhead.is_finite() && overhead > 0.0, "{overhead}");
         for (a, b) in once.collector.pool.slots().iter().zip(twice.collector.pool.slots()) {

@@ -40,7 +40,10 @@ impl Csv {
         }
         let kept: Vec<&str> = lines.take(rows as usize).collect();
         if (kept.len() as u64) < rows {
-            return Err(LabError::run(&path, format!("{} rows, the checkpoint knows {rows}", kept.len())));
+            return Err(LabError::run(
+                &path,
+                format!("the file has {} rows, but the checkpoint needs {rows}", kept.len()),
+            ));
         }
         let length = first.len() + kept.iter().map(|line| line.len()).sum::<usize>();
         let file = OpenOptions::new().append(true).open(&path).map_err(LabError::io("open", &path))?;

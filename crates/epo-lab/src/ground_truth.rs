@@ -93,7 +93,7 @@ pub const SETTINGS: [&str; 13] = [
 
 /// Additional settings of single algorithms. All others keep their defaults.
 pub const OWN_SETTINGS: &[(&str, &str)] = &[
-    // A sharp penalty: a softplus of width 1 also penalises policies far below the limit (`docs/theory.md`, section 9).
+    // A sharp penalty: a softplus of width 1 also penalises policies far below the limit (`docs/theory.md`, item 9).
     // μ can recover while the limit is met, so that it finds the value that λ* requires.
     (
         "epo",

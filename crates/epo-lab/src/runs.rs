@@ -38,7 +38,7 @@ pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<
     for n in 1.. {
         let dir = parent.join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
         match fs::create_dir(&dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {} // another run with this seed started in the same second
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {} // started in the same second
             made => return made.map(|()| dir.clone()).map_err(LabError::io("create", &dir)),
         }
     }

@@ -7,7 +7,8 @@
 //! ```
 //! The data of a record is one `Event` message (protocol buffers):
 //! ```text
-//! 1: wall_time double, 2: step int64, 3: file_version string, 5: Summary { 1: Value { 1: tag, 2: simple_value float } }
+//! 1: wall_time double, 2: step int64, 3: file_version string,
+//! 5: Summary { 1: Value { 1: tag, 2: simple_value float } }
 //! ```
 //! The first event contains only the wall time and the version `brain.Event:2`.
 //!
