@@ -1,4 +1,4 @@
-//! Collection of a rollout with the environments and the policy (the step *collect* of the training loop).
+//! Collection of a rollout with the environments and the policy (the stage *collect* of the training loop).
 //!
 //! Each environment is stepped by its own job on the threads of the pool. The job writes to its own rows of the rollout
 //! and samples actions from its own random stream. The result therefore does not depend on the number of threads. The

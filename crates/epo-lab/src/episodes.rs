@@ -1,13 +1,13 @@
-//! Finished episodes, and the estimate of the episode cost of an epoch (the step *measure* of the training loop).
+//! Finished episodes, and the estimate of the episode cost of an epoch (the stage *measure* of the training loop).
 //!
 //! ```text
-//! J_c = mean cost of the episodes that finished in this epoch, and of earlier ones if these are fewer than `cost_window`
+//! J_c = mean cost of the episodes that finished in this epoch; earlier ones are added until there are `cost_window`
 //!     | if no episode has finished yet: Σ cost / Σ steps · maximum length   (extrapolated from the running episodes)
 //! ```
 //! OmniSafe always uses the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
 //! heavy tails: their standard deviation is about as large as their mean. The mean of 32 episodes (an epoch of 32,000
-//! steps) therefore has a standard error of about a fifth. A longer window has less noise but a longer delay. The
-//! columns `Metrics/EpRet`, `EpCost` and `EpLen` have the same meaning as in OmniSafe.
+//! steps) therefore has a relative standard error of about a fifth. A longer window has less noise but a longer delay.
+//! The columns `Metrics/EpRet`, `EpCost` and `EpLen` have the same meaning as in OmniSafe.
 
 use std::collections::VecDeque;
 

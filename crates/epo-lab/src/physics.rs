@@ -9,7 +9,7 @@
 //! equivalent  mean d ± t_{0.95, n−1} · sd(d) / √n  ⊂  (−m, m)     two one-sided tests at 5 %
 //! ```
 //! The differences are paired by seed. Until the robot touches something, both simulations agree to about eight digits.
-//! After a contact they diverge, as any two chaotic simulations do, and the noise of d is then as large as that of x.
+//! After a contact they diverge, as any two simulations do, and the noise of d is then about as large as x.
 //! The number of episodes is therefore chosen for statistical power. After a first batch, more episodes are played
 //! until m is [`POWER`] standard errors of mean d. This rule depends on the spread of d but not on its mean, so it
 //! favours neither result.
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::collect::ActionMap;
 use crate::{LabError, evaluate, runs};
 
-/// Default tasks of the check.
+/// Default tasks of the check: the tasks with bodies that can sleep, and Button2, which has gremlins.
 pub const TASKS: [&str; 10] = [
     "SafetyPointGoal1-v0",
     "SafetyPointGoal2-v0",
@@ -51,9 +51,9 @@ pub const POWER: f64 = 4.0;
 /// Significance level of all tests.
 const ALPHA: f64 = 0.05;
 
-/// Steps over which observations are compared, and the largest difference that is accepted before any contact: a body
-/// slower than 1e-4 m/s may sleep, and these steps are a second or two.
+/// Number of steps, from the start of an episode, in which observations are compared. They last a second or two.
 const OPENING: usize = 50;
+/// Largest accepted difference of an entry of an observation before any contact. A body slower than 1e-4 m/s may sleep.
 const OBSERVATION_MARGIN: f64 = 1e-4;
 
 /// The policy that plays the episodes.
@@ -404,7 +404,7 @@ fn kolmogorov_smirnov(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     let root = (n / 2.0).sqrt();
     let lambda = (root + 0.12 + 0.11 / root) * gap;
     if lambda < 0.2 {
-        return 1.0; // the series converges badly here; the value is 1 to ten digits
+        return 1.0; // the series does not converge here; the value is 1 to ten digits
     }
     let term = |k: i32| {
         let sign = if k % 2 == 1 { 1.0 } else { -1.0 };

@@ -1,4 +1,5 @@
-//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the step *record* of the training loop).
+//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the stage *record* of the training
+//! loop).
 //!
 //! A row has one value per metric, and all epochs of a run have the same metrics. A value that does not exist yet, such
 //! as the mean return before the first episode has ended, is an empty cell and never NaN. Columns have the names that
