@@ -1,4 +1,4 @@
-//! How fast training is: whole epochs in a folder that is thrown away, as `epo train` would do them.
+//! Benchmark of the training speed. It times whole epochs, done in the same way as by `epo train`.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,48 +14,49 @@ use crate::record::{metrics, value};
 use crate::runs::task_maker;
 use crate::train::Trainer;
 
-/// What a training benchmark measured: the fastest of its epochs.
+/// Result of a training benchmark. Times are the smallest over the epochs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrainBench {
     /// Task id.
     pub task: String,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algo: String,
-    /// How the bodies of the task are simulated.
+    /// Physics of the simulation: published or fast.
     pub physics: Physics,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Environment steps per second, update included.
+    /// Environment steps per second, with the time of the update included.
     pub steps_per_s: f64,
-    /// Seconds to collect an epoch.
+    /// Seconds to collect the batch of an epoch.
     pub rollout_s: f64,
-    /// Seconds to estimate and update.
+    /// Seconds for advantage estimates and update of an epoch.
     pub update_s: f64,
-    /// Time to collect over the time of the environments alone: the same episodes with the same actions, played again
-    /// in the same environments without policy, normaliser and rollout. The middle of three epochs after the training.
+    /// Time to collect a batch, divided by the time that the environments alone need for it. To measure the latter, the
+    /// same episodes are replayed with the same actions, without policy, normaliser and rollout buffer. The value is
+    /// the median of three epochs after the training.
     pub collect_overhead: f64,
-    /// Passes that the update made.
+    /// Largest number of passes over the batch that an update made.
     pub passes: f64,
-    /// Largest resident memory of this process so far.
+    /// Peak resident memory of this process, in MiB.
     pub peak_rss_mb: f64,
-    /// Environment steps in an epoch.
+    /// Number of environment steps per epoch.
     pub steps_per_epoch: usize,
 }
 
-/// The fastest times of some epochs.
+/// The smallest times over several epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Seconds to collect an epoch.
+    /// Seconds to collect the batch of an epoch.
     pub rollout_s: f64,
-    /// Seconds to estimate and update.
+    /// Seconds for advantage estimates and update of an epoch.
     pub update_s: f64,
-    /// Passes that the longest update made.
+    /// Largest number of passes over the batch that an update made.
     pub passes: f64,
 }
 
-/// Trains for the epochs of `run` in `dir` and keeps the fastest times of collection and update.
+/// Trains `run` in the folder `dir` and returns the smallest times of collection and update over its epochs.
 ///
-/// The KL stop is the caller's to switch off if every pass is to be timed.
+/// To time all passes of the update, the caller must disable early stopping by KL divergence (`kl_stop`).
 pub fn epochs(run: &ResolvedRun, dir: &Path) -> Result<Times, LabError> {
     let make_env = task_maker(&run.run.task, run.run.physics)?;
     timed(&mut Trainer::create(dir, run.clone(), &make_env)?)
@@ -71,7 +72,7 @@ fn timed(trainer: &mut Trainer<'_>) -> Result<Times, LabError> {
     Ok(times)
 }
 
-/// As [`epochs`], and how much of collecting is the environments' own time.
+/// Does the same as [`epochs`], and also measures the overhead of collection over the environments alone.
 pub fn train(run: &ResolvedRun, dir: &Path) -> Result<TrainBench, LabError> {
     let make_env = task_maker(&run.run.task, run.run.physics)?;
     let mut trainer = Trainer::create(dir, run.clone(), &make_env)?;
@@ -118,7 +119,7 @@ fn collect_overhead(trainer: &mut Trainer<'_>) -> Result<f64, LabError> {
     Ok(ratios[1])
 }
 
-/// Largest resident memory of this process, from `/proc`; `None` where there is no such file.
+/// Returns the peak resident memory of this process in MiB, from `/proc/self/status`; `None` if it cannot be read.
 fn peak_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -130,7 +131,7 @@ fn peak_rss_mb() -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Kills: other actions, another episode, or a start in the middle of the wrong one.
+    /// This test fails if the replay uses other actions, another episode or another starting point in the episode.
     #[test]
     fn the_environments_alone_play_the_episodes_that_were_collected() {
         let set =
@@ -140,7 +141,7 @@ mod tests {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
         let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();
-        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps: two ends of episodes
+        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps: two episodes end
         let overhead = collect_overhead(&mut twice).unwrap();
         assert!(overhead.is_finite() && overhead > 0.0, "{overhead}");
         for (a, b) in once.collector.pool.slots().iter().zip(twice.collector.pool.slots()) {

@@ -1,15 +1,17 @@
-//! Checkpoint folders that are never half-written and never silently wrong.
+//! Checkpoint folders. A checkpoint is written atomically, and damaged files are detected by their hashes.
 //!
 //! ```text
-//! checkpoint/000041/manifest.json    name, length and SHA-256 of every other file, and a hash over all of that
+//! checkpoint/000041/manifest.json    name, length and SHA-256 of every other file, and a hash over this list
 //! checkpoint/000041/…                the files
-//! checkpoint/000040/                 the one before, kept
+//! checkpoint/000040/                 the previous checkpoint, which is kept
 //! ```
-//! A checkpoint is written into `checkpoint/tmp`, every file and the folder synced, and renamed to its number, which
-//! is atomic; only then is the one before the previous removed. Whatever instant the process dies at, the newest
-//! numbered folder is whole. Damage that the disk does to it later is found by the hashes; then the previous
-//! checkpoint is used, and the damaged one is renamed to `damaged-000041`. A read error is not damage: it is reported
-//! and nothing is changed.
+//! A checkpoint is first written to `checkpoint/tmp`. Its files and the folder are synced to disk, and the folder is
+//! then renamed to its number, which is atomic. Older checkpoints than the previous one are removed only after that. So
+//! the newest numbered folder is complete, at whatever moment the process dies.
+//!
+//! If a hash shows that the newest checkpoint was damaged later, the previous one is used. A run that resumes from it
+//! renames the damaged one to `damaged-000041`. A read error is not treated as damage: it is reported, and nothing is
+//! changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,16 +23,16 @@ use sha2::{Digest, Sha256};
 
 use crate::LabError;
 
-/// A checkpoint as it was read: every hash agreed.
+/// A checkpoint that was read from disk and whose hashes are correct.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Number of the checkpoint: epochs done.
+    /// Number of the checkpoint, which is the number of epochs done.
     pub number: u64,
-    /// Hash over all files.
+    /// Hash over names, lengths and hashes of all files.
     pub hash: String,
-    /// Files by name.
+    /// Content of the files, by name.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// One line about every newer checkpoint that was damaged and passed over.
+    /// One message for each newer checkpoint that is damaged and was skipped.
     pub passed_over: Vec<String>,
 }
 
@@ -63,27 +65,27 @@ impl Manifest {
     }
 
     fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n" // strings and integers cannot fail
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n" // strings and integers always serialise
     }
 }
 
-/// Lower-case hexadecimal SHA-256.
+/// Returns the SHA-256 hash of `data` in lower-case hexadecimal.
 pub fn sha256(data: &[u8]) -> String {
     Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes checkpoint `number` into `root` and removes all but it and the one before; returns its hash.
+/// Writes checkpoint `number` into `root` and returns its hash. Only this checkpoint and the previous one are kept.
 ///
-/// On an error, the checkpoints that were there are untouched.
+/// If writing fails, the existing checkpoints stay unchanged.
 pub fn save(root: &Path, number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<String, LabError> {
     save_on(&mut Disk::default(), root, number, files).map_err(LabError::io("write the checkpoint in", root))
 }
 
-/// Reads the newest checkpoint in `root` whose hashes agree and whose content `fits` accepts for its number.
+/// Reads the newest checkpoint in `root` whose hashes are correct and whose content `fits` accepts for its number.
 ///
 /// # Errors
-/// If there is none, or if a file cannot be read although it is there: that is no reason to fall back to an older
-/// checkpoint.
+/// If there is no such checkpoint, or if a file exists but cannot be read. In the latter case no older checkpoint is
+/// used.
 pub fn load(
     root: &Path,
     fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
@@ -102,11 +104,11 @@ pub fn load(
             Err(ReadError::Unreadable(file, e)) => return Err(LabError::io("read", &file)(e)),
         }
     }
-    let why = if passed_over.is_empty() { "no checkpoint".into() } else { passed_over.join("; ") };
-    Err(LabError::run(root, format!("nothing to load: {why}")))
+    let why = if passed_over.is_empty() { "there is none".into() } else { passed_over.join("; ") };
+    Err(LabError::run(root, format!("no checkpoint can be loaded: {why}")))
 }
 
-/// Whether `root` has no checkpoint, whole or damaged.
+/// Returns true if `root` contains no checkpoint, not even a damaged one.
 pub fn is_empty(root: &Path) -> Result<bool, LabError> {
     match numbered(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -114,8 +116,8 @@ pub fn is_empty(root: &Path) -> Result<bool, LabError> {
     }
 }
 
-/// Makes room for what a resumed run writes again: damaged checkpoints newer than `number` are renamed to
-/// `damaged-…`, and the remains of an unfinished save are removed.
+/// Prepares `root` for a run that resumes from checkpoint `number`. Newer checkpoints, which are damaged, are renamed
+/// to `damaged-…`. The remains of an unfinished save are removed.
 pub fn set_aside_after(root: &Path, number: u64) -> Result<(), LabError> {
     let all = numbered(root).map_err(LabError::io("list", root))?;
     for (n, path) in all.into_iter().filter(|(n, _)| *n > number) {
@@ -161,7 +163,7 @@ fn save_on(
     Ok(manifest.hash)
 }
 
-/// Numbered folders, newest first.
+/// Returns number and path of all numbered folders, newest first.
 fn numbered(root: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -176,11 +178,11 @@ fn numbered(root: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Why a checkpoint is not used.
+/// The reason why a checkpoint could not be read.
 enum ReadError {
-    /// Its content is not what was written.
+    /// The content differs from what was written.
     Damaged(String),
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     Unreadable(PathBuf, io::Error),
 }
 
@@ -190,10 +192,10 @@ impl From<String> for ReadError {
     }
 }
 
-/// Longest manifest that is read. Ours have a few hundred bytes.
+/// Maximum length of a manifest, in bytes. Manifests usually have a few hundred bytes.
 const MANIFEST_BYTES: u64 = 1 << 20;
 
-/// Reads a regular file of at most `most` bytes; a missing, special or longer one counts as damage.
+/// Reads a regular file of at most `most` bytes. A file that is missing, not regular or longer counts as damage.
 fn read_file(path: &Path, name: &str, most: u64) -> Result<Vec<u8>, ReadError> {
     let path = path.join(name);
     let unreadable = |e: io::Error| match e.kind() {
@@ -226,19 +228,20 @@ fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), ReadEr
         }
         let data = read_file(path, name, entry.bytes)?;
         if data.len() as u64 != entry.bytes || sha256(&data) != entry.sha256 {
-            return Err(format!("{name}: its hash does not agree").into());
+            return Err(format!("{name}: the length or the hash is wrong").into());
         }
         files.insert(name.clone(), data);
     }
-    // the manifest has nothing left to vary: written again from the files, it must be the same bytes
+    // the files determine the manifest: generated again from them, it must have the same bytes
     let again = Manifest::of(&files);
     if again.to_json().as_bytes() != text {
-        return Err("manifest.json: its hash does not agree".to_owned().into());
+        return Err("manifest.json does not match the files".to_owned().into());
     }
     Ok((again.hash, files))
 }
 
-/// Every change that a save makes to the disk, so that a test can make the k-th one fail.
+/// All changes that a save makes to the disk. They are methods of this type so that a test can make the k-th change
+/// fail.
 #[derive(Default)]
 struct Disk {
     #[cfg(test)]
@@ -261,13 +264,13 @@ impl Disk {
 
     fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         self.change()?;
-        fs::create_dir(path) // not its parents: a run folder that was moved away must not come back
+        fs::create_dir(path) // without its parents: a run folder that was moved away must not be created again
     }
 
     fn write(&mut self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.change()?;
         let mut file = fs::File::create(path)?;
-        let (head, tail) = data.split_at(data.len() / 2); // in two, so that a test can stop halfway
+        let (head, tail) = data.split_at(data.len() / 2); // in two parts, so that a test can fail in the middle
         file.write_all(head)?;
         self.change()?;
         file.write_all(tail)?;
@@ -304,7 +307,7 @@ mod tests {
         Ok(())
     }
 
-    /// A folder with whole checkpoints 1 and 2.
+    /// Returns a folder with the complete checkpoints 1 and 2.
     fn two() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         save(dir.path(), 1, &files(1)).unwrap();
@@ -357,14 +360,14 @@ mod tests {
         let mut fails = 0;
         for k in 1.. {
             let dir = two();
-            fs::create_dir(dir.path().join(TMP)).unwrap(); // left by an earlier death
+            fs::create_dir(dir.path().join(TMP)).unwrap(); // left by a process that died during a save
             let mut disk = Disk { fail_at: Some(k), changes: 0 };
             let result = save_on(&mut disk, dir.path(), 3, &files(3));
             let loaded = load(dir.path(), any).unwrap();
             assert!(loaded.passed_over.is_empty(), "{:?}", loaded.passed_over);
             assert_eq!(loaded.files, files(loaded.number as u8));
             assert!(loaded.number == 2 || loaded.number == 3);
-            // and the next save works on what is left
+            // the next save must succeed
             save(dir.path(), loaded.number + 1, &files(9)).unwrap();
             assert_eq!(load(dir.path(), any).unwrap().files, files(9));
             if result.is_ok() {
@@ -419,7 +422,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_an_error_and_changes_nothing() {
         let dir = two();
         let state = dir.path().join("000002/state.json");
-        // a name that is too long for the file system fails with neither "not found" nor damage
+        // a name that is too long for the file system gives an error that is neither "not found" nor damage
         let long = dir.path().join("000002").join("x".repeat(300));
         assert!(matches!(
             read_file(&dir.path().join("000002"), &"x".repeat(300), 10),

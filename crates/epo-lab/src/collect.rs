@@ -1,9 +1,9 @@
-//! Collecting a rollout with the environments and the policy (the verb *collect* of the training loop).
+//! Collection of a rollout with the environments and the policy (the stage *collect* of the training loop).
 //!
-//! Each environment is stepped by a job of its own on the threads of the pool. It writes into its own rows of the rollout
-//! and draws its actions from its own random stream, so the result does not depend on the threads. The normaliser is
-//! constant meanwhile; the observations are merged into it afterwards, in the order of the environments. Critics are
-//! evaluated later, in bulk. Nothing is allocated while stepping.
+//! Each environment is stepped by its own job on the threads of the pool. The job writes to its own rows of the rollout
+//! and samples actions from its own random stream. The result therefore does not depend on the number of threads. The
+//! normaliser is constant during the collection. Afterwards the observations are merged into it, in the order of the
+//! environments. The critics are evaluated later, on the whole batch. The step loop does not allocate memory.
 
 use epo_algos::{Lane, Rollout};
 use epo_core::{ActionSpace, Env, EnvError, EnvPool, EnvSpec, Purpose, Slot, Stream};
@@ -18,7 +18,8 @@ pub type MakeEnv<'a> = dyn Fn() -> Result<Box<dyn Env>, LabError> + 'a;
 
 /// The map from the action of a policy to the action of an environment.
 ///
-/// A box is reached from [−1, 1] by an affine map, without squashing or clipping, as in OmniSafe. An index stays an index.
+/// For a box, an affine map takes [−1, 1] to the bounds, without squashing or clipping, as in OmniSafe. A discrete
+/// action is not changed.
 #[derive(Clone, Debug)]
 pub struct ActionMap {
     centre: Vec<f64>,
@@ -26,7 +27,7 @@ pub struct ActionMap {
 }
 
 impl ActionMap {
-    /// The map to an action space.
+    /// Returns the map to an action space.
     pub fn new(space: &ActionSpace) -> Self {
         match space {
             ActionSpace::Box { low, high } => Self {
@@ -42,12 +43,12 @@ impl ActionMap {
         self.centre.len()
     }
 
-    /// Whether an action has no entry.
+    /// Returns true if an action has no entries.
     pub fn is_empty(&self) -> bool {
         self.centre.is_empty()
     }
 
-    /// Writes the action of the environment.
+    /// Maps the action `chosen` of the policy and writes the result to `action`.
     pub fn apply(&self, chosen: &[f32], action: &mut [f64]) {
         for i in 0..action.len() {
             action[i] = self.centre[i] + self.half[i] * f64::from(chosen[i]);
@@ -55,16 +56,17 @@ impl ActionMap {
     }
 }
 
-/// The state of one environment beside its simulator. A checkpoint holds all of it.
+/// The state of one environment, without its simulator. A checkpoint contains everything that the next rollout needs.
 #[derive(Debug)]
 pub struct Worker {
     /// Random stream of the actions.
     pub(crate) stream: Stream,
-    /// Sums of the running episode.
+    /// Return, cost and length of the running episode up to now.
     pub(crate) running: Episode,
-    /// Actions of the running episode as the policy chose them, to be replayed after a resume.
+    /// Actions of the running episode as the policy chose them. A resumed run replays them.
     pub(crate) replay: Vec<f32>,
-    /// Episodes that finished in this epoch, each with the step of this environment in this epoch, from 1.
+    /// Episodes that finished in this epoch, each with the step at which it ended. Steps of this environment in this
+    /// epoch are counted from 1.
     finished: Vec<(u64, Episode)>,
     /// Moments of the observations of this epoch.
     seen: Moments,
@@ -75,7 +77,7 @@ pub struct Worker {
     action: Vec<f64>,
 }
 
-/// The environments of a run with everything that collecting needs, and the rollout that is filled.
+/// The environments of a run with their workers, the normaliser and the rollout.
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) pool: EnvPool,
@@ -86,7 +88,8 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// The environments of `pool`, driven by `policy`. The normaliser has seen nothing yet.
+    /// Returns a collector for the environments of `pool` and policies of the shape of `policy`. The normaliser has
+    /// seen no observation yet.
     pub(crate) fn new(pool: EnvPool, policy: &Policy, run: &ResolvedRun) -> Self {
         let (seed, train) = (run.run.seed, &run.train);
         let slots = pool.slots().iter();
@@ -97,7 +100,7 @@ impl Collector {
         Self { pool, workers, normalizer: Normalizer::new(obs_len), rollout, normalize: train.normalize_obs }
     }
 
-    /// The description of the environments.
+    /// Returns the specification of the environments.
     pub(crate) fn spec(&self) -> &EnvSpec {
         self.pool.slots()[0].env().spec()
     }
@@ -118,8 +121,8 @@ impl Collector {
         Ok(())
     }
 
-    /// The episodes that finished in the last rollout, by time and then by environment. `before` is the number of steps
-    /// of the run before that rollout.
+    /// Returns the episodes that finished in the last rollout, ordered by time and then by environment. `before` is the
+    /// number of steps of the run before that rollout.
     pub(crate) fn finished_episodes(&self, before: u64) -> Vec<FinishedEpisode> {
         let n = self.workers.len() as u64;
         let of = |(env, worker): (u32, &Worker)| {
@@ -132,14 +135,14 @@ impl Collector {
         all
     }
 
-    /// The sums of the running episodes.
+    /// Returns return, cost and length of the running episode of each environment.
     pub(crate) fn running_episodes(&self) -> Vec<Episode> {
         self.workers.iter().map(|worker| worker.running).collect()
     }
 }
 
 impl Worker {
-    /// The worker of environment `index`.
+    /// Returns the worker of environment `index` at the start of a run.
     pub(crate) fn new(seed: u64, index: u32, env: &dyn Env, policy: &Policy) -> Self {
         let spec = env.spec();
         let map = ActionMap::new(&spec.action);
@@ -190,7 +193,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Brings an environment to where its episode stood: starts the episode and repeats its actions.
+    /// Restores an environment to its state at the checkpoint: starts the episode and repeats its actions.
     pub(crate) fn replay(&mut self, slot: &mut Slot, episode: u64) -> Result<(), EnvError> {
         slot.start(episode)?;
         let actions = std::mem::take(&mut self.replay);
@@ -199,7 +202,7 @@ impl Worker {
         result
     }
 
-    /// Steps an environment with actions as the policy chose them.
+    /// Steps an environment with given actions of the policy.
     pub(crate) fn repeat(&mut self, slot: &mut Slot, actions: &[f32]) -> Result<(), EnvError> {
         for chosen in actions.chunks_exact(self.action.len()) {
             self.map.apply(chosen, &mut self.action);

@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(ResolvedRun::from_saved(saved).unwrap().train.update.target_kl, 0.006);
     }
 
-    /// Kills: a key of version 0.3 that is refused in a run folder, or silently accepted in a file of a user.
+    /// This test fails if a key of version 0.3 is rejected in a run folder, or silently accepted in a user's file.
     #[test]
     fn a_saved_configuration_of_version_0_3_is_read() {
         let old = "epo_version = \"0.3.0\"\n[run]\nalgo = \"epo\"\nsteps = 100000\n[train]\nbatch = 50\n\

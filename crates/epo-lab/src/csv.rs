@@ -1,4 +1,4 @@
-//! A table that grows by a line at a time and can be cut back to a number of rows.
+//! A CSV file that grows by rows and can be truncated to a number of rows.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ pub(crate) struct Csv {
 }
 
 impl Csv {
-    /// A new table with its header.
+    /// Creates a file with the header `header` and no rows. An existing file is overwritten.
     pub(crate) fn create(path: PathBuf, header: &str) -> Result<Self, LabError> {
         let file = File::create(&path);
         let file = file.map_err(LabError::io("create", &path))?;
@@ -24,7 +24,10 @@ impl Csv {
         Ok(table)
     }
 
-    /// Opens a table and cuts it to `rows` rows; returns the last of them too.
+    /// Opens an existing file and truncates it to `rows` rows. Returns the table and the last row that is kept.
+    ///
+    /// # Errors
+    /// If the file cannot be read, has another header or has fewer than `rows` complete rows.
     pub(crate) fn reopen(path: PathBuf, header: &str, rows: u64) -> Result<(Self, Option<String>), LabError> {
         let text = std::fs::read_to_string(&path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData => LabError::run(&path, e.to_string()),
@@ -33,11 +36,14 @@ impl Csv {
         let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let first = lines.next().unwrap_or_default();
         if first.trim_end() != header {
-            return Err(LabError::run(&path, "the columns are not those of this run"));
+            return Err(LabError::run(&path, "the columns differ from those of this run"));
         }
         let kept: Vec<&str> = lines.take(rows as usize).collect();
         if (kept.len() as u64) < rows {
-            return Err(LabError::run(&path, format!("{} rows, the checkpoint knows {rows}", kept.len())));
+            return Err(LabError::run(
+                &path,
+                format!("the file has {} rows, but the checkpoint needs {rows}", kept.len()),
+            ));
         }
         let length = first.len() + kept.iter().map(|line| line.len()).sum::<usize>();
         let file = OpenOptions::new().append(true).open(&path).map_err(LabError::io("open", &path))?;
@@ -45,19 +51,19 @@ impl Csv {
         Ok((Self { path, file, rows }, kept.last().map(|line| line.trim_end().to_owned())))
     }
 
-    /// Appends rows, each of which ends its line, in one write.
+    /// Appends rows in one write. Each row must end with a newline.
     pub(crate) fn append(&mut self, lines: &str) -> Result<(), LabError> {
         debug_assert!(lines.is_empty() || lines.ends_with('\n'));
         self.rows += lines.bytes().filter(|&b| b == b'\n').count() as u64;
         self.write(lines)
     }
 
-    /// Rows so far, the header not counted.
+    /// Number of rows, without the header.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Waits until the disk has it.
+    /// Waits until all rows are on the disk.
     pub(crate) fn sync(&self) -> Result<(), LabError> {
         self.file.sync_data().map_err(LabError::io("sync", &self.path))
     }
@@ -67,7 +73,7 @@ impl Csv {
     }
 }
 
-/// Reads one number from a row.
+/// Returns the number in the column `column` of a row; `None` if there is no such column or the cell is not a number.
 pub(crate) fn cell(header: &str, row: &str, column: &str) -> Option<f64> {
     let index = header.split(',').position(|name| name == column)?;
     row.split(',').nth(index)?.parse().ok()
@@ -84,7 +90,7 @@ mod tests {
         let mut table = Csv::create(path.clone(), "a,b").unwrap();
         table.append("1,2\n3,4\n").unwrap();
         table.append("5,6\n").unwrap();
-        table.write("7,").unwrap(); // died in the middle of a line
+        table.write("7,").unwrap(); // the process died in the middle of a row
         assert_eq!(table.rows(), 3);
         let (mut table, last) = Csv::reopen(path.clone(), "a,b", 2).unwrap();
         assert_eq!(last.as_deref(), Some("3,4"));

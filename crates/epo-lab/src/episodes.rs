@@ -1,13 +1,13 @@
-//! Finished episodes, and the cost reading of an epoch (the verb *measure* of the training loop).
+//! Finished episodes, and the estimate of the episode cost of an epoch (the stage *measure* of the training loop).
 //!
 //! ```text
 //! J_c = mean cost of the episodes that finished in this epoch; earlier ones are added until there are `cost_window`
-//!     | if no episode has finished yet: Σ cost so far / Σ steps so far · longest episode   (running episodes, extrapolated)
+//!     | if no episode has finished yet: Σ cost / Σ steps · maximum length   (extrapolated from the running episodes)
 //! ```
-//! OmniSafe always reads the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
-//! heavy tails: their standard deviation is about their mean, so the mean of 32 episodes (an epoch of 32,000 steps) is
-//! uncertain by a fifth. A longer window is steadier and lags behind. The columns `Metrics/EpRet`, `EpCost` and `EpLen`
-//! keep OmniSafe's meaning.
+//! OmniSafe always uses the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
+//! heavy tails: their standard deviation is about as large as their mean. The mean of 32 episodes (an epoch of 32,000
+//! steps) therefore has a relative standard error of about a fifth. A longer window has less noise but a longer delay.
+//! The columns `Metrics/EpRet`, `EpCost` and `EpLen` have the same meaning as in OmniSafe.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use epo_algos::UpdateError;
 use epo_core::CostReading;
 use serde::{Deserialize, Serialize};
 
-/// Number of finished episodes behind the columns `Metrics/Ep…`.
+/// Number of finished episodes over which the columns `Metrics/Ep…` are averaged.
 pub const WINDOW: usize = 100;
 
 /// Return, cost and length of an episode, finished or running.
@@ -38,10 +38,10 @@ impl Episode {
     }
 }
 
-/// A finished episode and where it ended.
+/// A finished episode, with its environment and the step at which it ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FinishedEpisode {
-    /// Environment steps of the run when the episode ended.
+    /// Number of environment steps of the run when the episode ended.
     pub step: u64,
     /// Number of the environment.
     pub env: u32,
@@ -49,14 +49,14 @@ pub struct FinishedEpisode {
     pub episode: Episode,
 }
 
-/// How the cost of an epoch is read.
+/// Settings of the cost estimate of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostRule {
-    /// Minimum number of finished episodes behind the reading; see `train.cost_window`.
+    /// Minimum number of finished episodes in the estimate, if there are as many; see `train.cost_window`.
     pub window: usize,
-    /// Length of the longest episode, in steps.
+    /// Maximum length of an episode, in steps.
     pub max_steps: usize,
-    /// Limit d.
+    /// Cost limit d.
     pub limit: f64,
 }
 
@@ -67,13 +67,14 @@ pub struct EpisodeWindow {
 }
 
 impl EpisodeWindow {
-    /// Reads the cost of an epoch, then adds its finished episodes to the window.
+    /// Returns the cost estimate of an epoch, and then adds its finished episodes to the window.
     ///
-    /// The reading is the mean over at least `rule.window` episodes, those that `finished` in this epoch first. If no
-    /// episode has finished yet, it is extrapolated from the `running` ones.
+    /// The estimate is the mean over all episodes that `finished` in this epoch. If these are fewer than `rule.window`,
+    /// the newest earlier episodes are added. If no episode has finished yet, the cost is extrapolated from the
+    /// `running` episodes.
     ///
     /// # Errors
-    /// If a cost is not finite, which [`epo_core::Slot::step`] does not let through.
+    /// If a cost is not finite. [`epo_core::Slot::step`] rejects such costs earlier.
     pub fn measure(
         &mut self,
         finished: &[FinishedEpisode],
@@ -105,8 +106,8 @@ impl EpisodeWindow {
     }
 }
 
-/// Mean and standard deviation of the episode costs that the running episodes would have at full length; 0 if there are
-/// none.
+/// Returns mean and standard deviation of the costs that the running episodes would have at the maximum length. Both
+/// are 0 if there are no running episodes.
 fn extrapolate(running: &[Episode], max_steps: usize) -> (f64, f64) {
     let begun = || running.iter().filter(|e| e.len > 0);
     let steps: u64 = begun().map(|e| e.len).sum();
@@ -115,7 +116,7 @@ fn extrapolate(running: &[Episode], max_steps: usize) -> (f64, f64) {
     (cost / steps.max(1) as f64 * max_steps as f64, spread.map_or(0.0, |(_, std)| std))
 }
 
-/// Mean and standard deviation (divided by n) of some numbers; `None` if there are none.
+/// Returns mean and standard deviation (with divisor n) of the values; `None` if there are no values.
 fn mean_and_std(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let n = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / n;
@@ -143,15 +144,15 @@ mod tests {
     fn the_epoch_then_the_window_then_the_running_episodes() {
         let mut episodes = EpisodeWindow::default();
         let running = [episode(3.0, 10), episode(0.0, 20), episode(0.0, 0)];
-        // nothing has ever finished: 3 per 30 steps, 100 for an episode of 1000
+        // no episode has finished: a cost of 3 in 30 steps is 100 in an episode of 1000 steps
         let reading = episodes.measure(&[], &running, rule(0)).unwrap();
         assert!(
             (reading.mean() - 100.0).abs() < 1e-12 && (reading.spread() - 150.0).abs() < 1e-12,
             "{reading:?}"
         );
-        // nor even begun
+        // no episode has begun
         assert_eq!(episodes.measure(&[], &[], rule(0)).unwrap().mean(), 0.0);
-        // an epoch with two finished episodes: those only
+        // with window 0, an epoch with two finished episodes uses only these two
         episodes.measure(&finished(&[50.0]), &[], rule(0)).unwrap();
         let now = finished(&[10.0, 30.0]);
         let reading = |episodes: &EpisodeWindow, now: &[FinishedEpisode], window| {
@@ -159,16 +160,16 @@ mod tests {
         };
         let read = reading(&episodes, &now, 0);
         assert_eq!((read.mean(), read.spread(), read.limit()), (20.0, 10.0, 25.0));
-        // those and so many older ones that there are three, or as many as there are
+        // with a larger window, earlier episodes are added, as far as there are any
         for window in [3, 100] {
             assert_eq!(reading(&episodes, &now, window).mean(), 30.0, "window {window}");
         }
         assert_eq!(reading(&episodes, &now, 2).mean(), 20.0);
-        // an epoch with none: the window
+        // an epoch without a finished episode uses the last earlier episode
         assert_eq!(reading(&episodes, &[], 0).mean(), 50.0);
     }
 
-    /// Kills: a reading that counts the episodes of its own epoch twice, because the window has them already.
+    /// This test fails if the episodes of the epoch are added to the window too early and then counted twice.
     #[test]
     fn measuring_adds_the_episodes_to_the_window_after_it_has_read_it() {
         let mut episodes = EpisodeWindow::default();

@@ -1,4 +1,4 @@
-//! Why a run could not be done.
+//! Errors of runs.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,38 @@ use epo_core::{EnvError, EnvFailure};
 
 use crate::config::ConfigError;
 
-/// Why a run could not be done.
+/// The reason why a run or a command on a run folder failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A task could not be made.
+    /// A task does not exist or could not be made.
     #[error(transparent)]
     Task(#[from] epo_tasks::TaskError),
-    /// An update failed, or a number in it is not finite.
+    /// An update failed, for example because a number is NaN or infinite.
     #[error("the update of epoch {epoch} failed")]
     Update {
-        /// Epochs done before it.
+        /// Number of epochs done before this one.
         epoch: u32,
-        /// What was wrong.
+        /// Cause of the failure.
         source: epo_algos::UpdateError,
     },
     /// The environments could not be set up.
     #[error(transparent)]
     MakeEnv(#[from] EnvError),
-    /// An environment failed, or returned a number that is not finite.
+    /// An environment failed, or returned a number that is NaN or infinite.
     #[error(transparent)]
     Env(#[from] EnvFailure),
     /// A file could not be written or read.
     #[error("cannot {what} {}", path.display())]
     Io {
-        /// `write`, `read`, …
+        /// Operation that failed, such as `write` or `read`.
         what: &'static str,
-        /// The file.
+        /// File or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Another process is writing to the run folder.
@@ -45,7 +45,7 @@ pub enum LabError {
     Locked {
         /// The run folder.
         dir: PathBuf,
-        /// Process and host.
+        /// Process and host that use the folder.
         holder: String,
     },
     /// The run folder is no longer where it was when the run began.
@@ -55,13 +55,13 @@ pub enum LabError {
         .0.display()
     )]
     Moved(PathBuf),
-    /// Work was stopped by a signal; nothing is lost.
+    /// The work was stopped by a signal. Nothing is lost.
     #[error("{0} was interrupted")]
     Interrupted(&'static str),
-    /// A run folder of that name is there already.
+    /// A run folder of that name exists already.
     #[error("there is already a run folder {}: resume it, or choose another name", .0.display())]
     Exists(PathBuf),
-    /// A run folder, or a part of it, is missing, damaged or of another program.
+    /// A run folder, or a part of it, is missing, damaged or was written by another program.
     #[error("{why}: {}", path.display())]
     Run {
         /// What is wrong.
@@ -72,7 +72,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// For `map_err`: names the file that an operation was about.
+    /// Adds the operation and the file to an error of the operating system. For use with `map_err`.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { what, path, source }
@@ -82,7 +82,7 @@ impl LabError {
         Self::Run { why: why.into(), path: path.to_owned() }
     }
 
-    /// Whether a number became NaN or infinite.
+    /// Returns true if the error is that a number became NaN or infinite.
     pub fn is_not_finite(&self) -> bool {
         use EnvError::{ActionNotFinite, NotFinite};
         match self {

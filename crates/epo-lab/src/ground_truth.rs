@@ -1,12 +1,14 @@
-//! Algorithms compared with the exact optimum: the training loop on tabular CMDPs, which a linear program solves.
+//! Comparison of algorithms with the exact optimum. The training loop runs on tabular CMDPs, and a linear program
+//! solves the same CMDPs exactly.
 //!
 //! ```text
 //! optimum  J_R*, λ*, limit d                       epo_theory::optimum
 //! learned  J_R(π), J_C(π) of the learned policy    its probabilities at every state, evaluated by linear systems
 //! gap      100 (J_R* − J_R(π)) / |J_R*|            negative if the policy earns more by violating the limit
 //! ```
-//! The discount of the CMDP is the probability that an episode of [`TabularEnv`] continues, so the mean episode cost that
-//! the learner reads is the J_C of the linear program. Only the training is sampled: costs and returns are exact.
+//! The discount of the CMDP is the probability that an episode of [`TabularEnv`] continues after a step. The expected
+//! episode cost is therefore the J_C of the linear program. Only the training uses samples; the reported costs and
+//! returns are exact.
 
 mod table;
 
@@ -28,15 +30,15 @@ pub use table::{Over, Summary, csv, markdown, summarise};
 /// One training on one CMDP.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The problem. Its first constraint is trained for.
+    /// The CMDP. Training uses its first constraint only.
     pub cmdp: Cmdp,
     /// Name of the algorithm.
     pub algo: String,
-    /// Seed of the training.
+    /// Root seed of the training.
     pub seed: u64,
     /// Number of environment steps.
     pub steps: u64,
-    /// Settings `key=value` on top of [`SETTINGS`] and [`OWN_SETTINGS`].
+    /// Settings `key=value`. They override [`SETTINGS`] and [`OWN_SETTINGS`].
     pub set: Vec<String>,
 }
 
@@ -45,36 +47,36 @@ pub struct Job {
 pub struct JobResult {
     /// Name of the CMDP.
     pub cmdp: String,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algo: String,
-    /// Seed.
+    /// Root seed of the training.
     pub seed: u64,
-    /// Environment steps.
+    /// Number of environment steps.
     pub steps: u64,
-    /// J_R* of the linear program.
+    /// Optimal return J_R* of the linear program.
     pub best_return: f64,
-    /// d.
+    /// Cost limit d.
     pub limit: f64,
     /// J_R of the learned policy.
     pub ret: f64,
     /// J_C of the learned policy.
     pub cost: f64,
-    /// Missing return, in per cent of the best return.
+    /// Gap to the optimal return, in per cent of its absolute value. Negative if the return is larger than the optimum.
     pub gap_percent: f64,
-    /// (J_C − d)⁺.
+    /// Violation of the limit: max(J_C − d, 0).
     pub violation: f64,
-    /// Number of steps to the first policy with J_C ≤ d; `None` if there was none.
+    /// Number of steps up to the first policy with J_C ≤ d; `None` if no policy satisfies this.
     pub first_within: Option<u64>,
-    /// Number of steps after which every policy has J_C ≤ d; `None` if the last one has not.
+    /// Number of steps from which on every policy has J_C ≤ d; `None` if the last policy has J_C > d.
     pub stays_within: Option<u64>,
-    /// The same for J_C ≤ 1.1 d. A learner that settles at the limit keeps crossing it by a little.
+    /// The same as `stays_within` for J_C ≤ 1.1 d. A policy that has converged to the limit still fluctuates around it.
     pub stays_near: Option<u64>,
 }
 
-/// The settings of all comparisons: a softmax policy with one logit per state and action, and faster learning than the
-/// defaults, which small problems allow.
+/// Settings of all comparisons. The policy is a softmax with one logit per state and action. The learning rates are
+/// larger than the defaults, which is possible because the problems are small.
 pub const SETTINGS: [&str; 13] = [
-    "train.hidden=[]", // one-hot observations: a linear network is a table
+    "train.hidden=[]", // observations are one-hot, so a linear network is a table
     "train.normalize_obs=false",
     "train.envs=8",
     "train.threads=1",
@@ -85,14 +87,14 @@ pub const SETTINGS: [&str; 13] = [
     "train.critic_lr=0.03",
     "train.critic_l2=0",
     "train.target_kl=0.01",
-    "train.gamma=0.99", // the episodes end by themselves; close to 1 keeps critics finite
+    "train.gamma=0.99", // episodes end at random, so a discount near 1 is enough to keep the critics finite
     "train.gamma_c=0.99",
 ];
 
 /// Additional settings of single algorithms. All others keep their defaults.
 pub const OWN_SETTINGS: &[(&str, &str)] = &[
-    // sharp at the limit (a softplus of width 1 penalises policies well within it, `docs/theory.md` 9), and a μ that
-    // recovers while the limit is kept, so that it finds the level that λ* requires
+    // A sharp penalty: a softplus of width 1 also penalises policies far below the limit (`docs/theory.md`, item 9).
+    // μ can recover while the limit is met, so that it finds the value that λ* requires.
     (
         "epo",
         "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.mu_law=step algo.normalize_loss=false",
@@ -100,7 +102,7 @@ pub const OWN_SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Job {
-    /// The configuration of the training: the settings of all, those of the algorithm, and `set`.
+    /// Returns the configuration of the training: [`SETTINGS`], then [`OWN_SETTINGS`] of the algorithm, then `set`.
     ///
     /// # Errors
     /// If a key or a value is wrong.
@@ -117,11 +119,11 @@ impl Job {
     }
 }
 
-/// A result, or `None` if the job was asked to stop.
+/// The result of a job; `None` if the job was stopped.
 type Measured = Result<Option<JobResult>, LabError>;
 
-/// Trains in the empty folder `dir` and evaluates the policy exactly after every epoch. `go_on` is asked after each epoch;
-/// if it returns false, the result is `None`.
+/// Trains in the empty folder `dir` and returns the comparison with the optimum. The policy is evaluated exactly after
+/// every epoch. `go_on` is called after each epoch; if it returns false, the result is `None`.
 ///
 /// # Errors
 /// If the configuration is wrong, the training fails or the folder cannot be written.
@@ -165,17 +167,19 @@ pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     }))
 }
 
-/// Number of epochs up to the one from which on every cost is within `bound`.
+/// Returns the number of the first epoch, counted from 1, from which on every cost is at most `bound`. `None` if the
+/// last cost is larger.
 fn stays(costs: &[f64], bound: f64) -> Option<u64> {
     let within = costs.iter().rev().take_while(|&&c| c <= bound).count();
     (within > 0).then(|| (costs.len() - within) as u64 + 1)
 }
 
-/// Runs all jobs in folders under `dir`, `threads` at a time and each on one thread. The results are in the order of the
-/// jobs and do not depend on `threads`. `epoch_done` is called after every epoch. If `stop` is set, the result is `None`.
+/// Runs all jobs and returns their results in the order of the jobs. Each job trains on one thread in its own folder
+/// under `dir`, and `threads` jobs run at once. The results do not depend on `threads`. `epoch_done` is called after
+/// every epoch. If `stop` is set, the result is `None`.
 ///
 /// # Errors
-/// The first error; the other trainings are cancelled.
+/// If a job fails. The other jobs are then cancelled.
 pub fn measure_all(
     jobs: &[Job],
     threads: usize,
@@ -198,7 +202,7 @@ pub fn measure_all(
             results.lock().unwrap_or_else(PoisonError::into_inner).push((i, row));
         }
     };
-    // not rayon: a rayon worker that waits for the pool of one training would start another one meanwhile
+    // rayon is not used here: a rayon worker that waits for the pool of one training would start another training
     std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(i, _)| *i);
@@ -211,7 +215,7 @@ fn unsolved(error: SolveError) -> LabError {
     LabError::MakeEnv(epo_core::EnvError::Other(error.to_string()))
 }
 
-/// The learned policy as a table: its action probabilities at every one-hot observation.
+/// Returns the learned policy as a table of action probabilities, one row per state.
 fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
     let (n, m) = (cmdp.n_states(), cmdp.n_actions());
     let (mut obs, mut actions) = (vec![0.0_f32; n * m * n], vec![]);

@@ -1,19 +1,19 @@
-//! Layers of configuration: each layer replaces values of the one below, and every key and type is checked.
+//! Layers of configuration. Each layer replaces values of the layer below, and every key and type is checked.
 //!
-//! The defaults are a complete table, so they are the list of the valid keys and their types. A whole number may be
-//! written `1e6`, and a number with a fraction `1`. A parameter whose default is `"auto"` also takes a number.
+//! The table of the defaults is complete, so it defines the valid keys and their types. An integer may be written as
+//! `1e6`, and a floating-point number as `1`. A parameter whose default is `"auto"` also accepts a number.
 
 use epo_report::settings::leaves;
 use toml::{Table, Value};
 
 use crate::config::ConfigError;
 
-/// Replaces the values of `base` that `layer` has. `defaults` has every key of `base` with a value of its type.
+/// Replaces values of `base` by those of `layer`. `defaults` has the same keys as `base` and defines the types.
 pub(crate) fn overlay(base: &mut Table, layer: &Table, defaults: &Table) -> Result<(), ConfigError> {
     overlay_at("", base, layer, defaults, defaults)
 }
 
-/// As [`overlay`], for the table with the dotted name `path`; `root` is the table of all defaults.
+/// Does the same as [`overlay`] for the table with the dotted name `path`. `root` is the table of all defaults.
 fn overlay_at(
     path: &str,
     base: &mut Table,
@@ -36,7 +36,8 @@ fn overlay_at(
     Ok(())
 }
 
-/// A table with one entry from `train.gamma=0.99`. A value that is not TOML is taken as a text.
+/// Parses an assignment such as `train.gamma=0.99` and returns a table with this entry. A value that is not valid TOML
+/// is taken as a string.
 pub(crate) fn assignment(text: &str) -> Result<Table, ConfigError> {
     let (key, value) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
@@ -51,9 +52,9 @@ pub(crate) fn assignment(text: &str) -> Result<Table, ConfigError> {
     Ok(parts.fold(leaf, |inner, part| Table::from_iter([(part.to_owned(), Value::Table(inner))])))
 }
 
-/// `value` as the type of `default`.
+/// Returns `value` converted to the type of `default`.
 fn convert(default: &Value, value: &Value, path: &str) -> Result<Value, ConfigError> {
-    const EXACT: f64 = 9_007_199_254_740_992.0; // 2⁵³: every whole number up to it is exact in f64
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2⁵³: f64 represents all integers up to this value exactly
     match (default, value) {
         (Value::Integer(_), Value::Float(x)) if x.fract() == 0.0 && x.abs() < EXACT => {
             Ok(Value::Integer(*x as i64))
@@ -96,7 +97,8 @@ fn unknown(path: &str, root: &Table) -> ConfigError {
     ConfigError::UnknownKey { key: path.to_owned(), nearest }
 }
 
-/// The candidate that is most like `name`, by the whole or by the last part of the dotted name; `None` if none is like it.
+/// Returns the candidate that is most similar to `name`; `None` if no candidate is similar. The last part of the dotted
+/// name counts most.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     const ALIKE: f64 = 0.7;
     fn last(name: &str) -> &str {
@@ -136,7 +138,7 @@ mod tests {
         );
     }
 
-    /// Kills: a type taken from the layer below instead of the defaults, and a word other than `auto`.
+    /// This test fails if the type is taken from the layer below instead of the defaults, or if a boolean is accepted.
     #[test]
     fn an_automatic_number_takes_a_number_and_the_word_again() {
         let root: Table = "scale = \"auto\"".parse().unwrap();

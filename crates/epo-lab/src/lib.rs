@@ -1,6 +1,7 @@
 //! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
 //!
-//! [`train::Trainer`] is a run; [`config::ResolvedRun`] says what it is. `docs/runs.md` describes the folder it leaves.
+//! [`train::Trainer`] executes a run; [`config::ResolvedRun`] is the configuration of a run. `docs/runs.md` describes
+//! the run folder.
 
 pub mod bench;
 pub mod checkpoint;

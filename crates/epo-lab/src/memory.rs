@@ -1,4 +1,4 @@
-//! The memory that a run needs, estimated before anything is allocated.
+//! Estimate of the memory that a run needs, made before anything is allocated.
 //!
 //! ```text
 //! samples   steps_per_epoch × (observation, action, four numbers, and per critic four numbers and an advantage)
@@ -6,7 +6,8 @@
 //! networks  critics and policy × parameters × (value, two moments, gradient, transposed and saved copies)
 //! buffers   minibatch × widths × networks, and 256 × widths for the whole batch
 //! ```
-//! The estimate is a lower bound: it leaves out the simulators, and it only has to catch runs that cannot fit.
+//! The estimate is a lower bound, because it does not include the simulators. It is meant to detect runs that cannot
+//! fit into memory.
 
 use epo_algos::AlgoConfig;
 use epo_core::{ActionSpace, EnvSpec};
@@ -14,7 +15,7 @@ use epo_tasks::TaskInfo;
 
 use crate::config::{ConfigError, ResolvedRun};
 
-/// Refuses a run that needs more memory than the machine, or the control group of this process, has.
+/// Returns an error if a run needs more memory than the machine or the control group (cgroup) of this process has.
 ///
 /// # Errors
 /// [`ConfigError::Memory`], which names the key that most of the memory depends on.
@@ -22,7 +23,7 @@ pub fn check(run: &ResolvedRun, spec: &EnvSpec) -> Result<(), ConfigError> {
     available().map_or(Ok(()), |has| check_against(run, spec, has))
 }
 
-/// As [`check`], for a task of the registry, before it is compiled.
+/// Does the same as [`check`] for a task of the registry, before the task is compiled.
 ///
 /// # Errors
 /// [`ConfigError::Memory`], which names the key that most of the memory depends on.
@@ -45,7 +46,7 @@ fn check_against(run: &ResolvedRun, spec: &EnvSpec, has: u64) -> Result<(), Conf
     Err(ConfigError::Memory { key: largest, got, needs, has })
 }
 
-/// Bytes by the key that they depend on most.
+/// Returns the parts of the estimate in bytes, each with the configuration key that it depends on most.
 fn parts(run: &ResolvedRun, spec: &EnvSpec) -> Vec<(&'static str, f64)> {
     let train = &run.train;
     let (obs, act) = (spec.obs_len as f64, spec.action.len() as f64);
@@ -69,7 +70,8 @@ fn parts(run: &ResolvedRun, spec: &EnvSpec) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Bytes of memory of this machine, or of the control group of this process if that has fewer; `None` if unknown.
+/// Returns the memory of this machine in bytes, or the limit of the control group of this process if that is smaller.
+/// `None` if neither is known.
 fn available() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| {
@@ -81,7 +83,8 @@ fn available() -> Option<u64> {
     limits.chain(total).min()
 }
 
-/// The files with the memory limits of the control groups that `/proc/self/cgroup` names, and of their parents.
+/// Returns the paths of the files with the memory limits of the control groups and of their parents. `groups` is the
+/// text of `/proc/self/cgroup`.
 fn group_files(groups: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -118,7 +121,7 @@ mod tests {
         ResolvedRun::from_layers(None, &set).unwrap()
     }
 
-    /// Kills: an estimate that refuses ordinary runs, or that misses a factor.
+    /// This test fails if the estimate rejects ordinary runs, or if a factor in it is missing.
     #[test]
     fn the_defaults_fit_and_what_cannot_fit_names_its_key() {
         let gib = 1 << 30;

@@ -1,19 +1,21 @@
-//! Is fast physics the same task as published physics?
+//! Statistical test whether a task with fast physics is equivalent to the same task with published physics.
 //!
-//! The same episodes are played with both: the same seeds, and policies that draw the same random numbers. For every
-//! metric x (return, cost, each cost term, length) of a task and a policy, with d_i = fast − published of seed i:
+//! The same episodes are played with both: the seeds are the same, and the policies draw the same random numbers. The
+//! test covers every metric x (return, cost, each cost term, length) of a task and a policy. With d_i = fast −
+//! published of seed i:
 //!
 //! ```text
 //! margin      m = max(0.02 |mean x|, ½ · sd(x) / √100)       x with published physics
 //! equivalent  mean d ± t_{0.95, n−1} · sd(d) / √n  ⊂  (−m, m)     two one-sided tests at 5 %
 //! ```
-//! The differences are paired by seed, which makes them small: until the robot touches something, both simulations agree
-//! to about eight digits. Afterwards they part, as any two simulations do, and the noise of d is of the size of x. So the
-//! number of episodes is chosen for power: after a first batch the check plays on until m is [`POWER`] standard errors
-//! of mean d. That rule looks at the spread of d and never at its mean, so it does not favour either answer.
+//! The differences are paired by seed. Until the robot touches something, both simulations agree to about eight digits.
+//! After a contact they diverge, as any two simulations do, and the noise of d is then about as large as x.
+//! The number of episodes is therefore chosen for statistical power. After a first batch, more episodes are played
+//! until m is [`POWER`] standard errors of mean d. This rule depends on the spread of d but not on its mean, so it
+//! favours neither result.
 //!
-//! Return and cost must also pass a two-sample Kolmogorov–Smirnov test at 5 %, corrected by Holm's method for the number
-//! of such tests in the report. The pairs are correlated, which makes this test cautious.
+//! Return and cost must also pass a two-sample Kolmogorov–Smirnov test at 5 %. It is corrected by Holm's method for the
+//! number of such tests in the report. The pairs are correlated, which makes this test conservative.
 
 use std::ops::Range;
 use std::path::Path;
@@ -28,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::collect::ActionMap;
 use crate::{LabError, evaluate, runs};
 
-/// The tasks that are checked unless others are named: those with bodies that sleep, and one with gremlins.
+/// Default tasks of the check: the tasks with bodies that can sleep, and Button2, which has gremlins.
 pub const TASKS: [&str; 10] = [
     "SafetyPointGoal1-v0",
     "SafetyPointGoal2-v0",
@@ -42,31 +44,31 @@ pub const TASKS: [&str; 10] = [
     "SafetyCarButton2-v0",
 ];
 
-/// Standard errors of the mean difference in a margin. With equal means a test then succeeds in 98 % of all cases:
-/// 2 Φ(4 − 1.645) − 1.
+/// Number of standard errors of the mean difference in a margin. If the means are equal, a test then succeeds with
+/// probability 2 Φ(4 − 1.645) − 1 = 98 %.
 pub const POWER: f64 = 4.0;
 
-/// Level of all tests.
+/// Significance level of all tests.
 const ALPHA: f64 = 0.05;
 
-/// Steps over which observations are compared, and the largest difference that is accepted before any contact: a body
-/// slower than 1e-4 m/s may sleep, and these steps are a second or two.
+/// Number of steps, from the start of an episode, in which observations are compared. They last a second or two.
 const OPENING: usize = 50;
+/// Largest accepted difference of an entry of an observation before any contact. A body slower than 1e-4 m/s may sleep.
 const OBSERVATION_MARGIN: f64 = 1e-4;
 
-/// Who plays.
+/// The policy that plays the episodes.
 #[derive(Debug)]
 pub enum Player {
-    /// Actions are drawn evenly from the action space.
+    /// Actions are sampled uniformly from the action space.
     Random,
-    /// [`Driver`] seeks collisions.
+    /// The scripted policy [`Driver`], which seeks collisions.
     Scripted,
-    /// The policy of a run folder; its actions are sampled, as in training.
+    /// The policy of a run folder. Its actions are sampled, as in training.
     Trained(Box<(Policy, Normalizer)>),
 }
 
 impl Player {
-    /// The policy of a run folder, and its task.
+    /// Returns the task id and the policy of a run folder.
     pub fn of_run(dir: &Path) -> Result<(String, Self), LabError> {
         let run = runs::read_config(dir)?;
         let spec = make_with(&run.run.task, Physics::Published)?.spec().clone();
@@ -74,7 +76,7 @@ impl Player {
         Ok((run.run.task, Self::Trained(Box::new((policy, normalizer)))))
     }
 
-    /// Name in the report.
+    /// Returns the name of the policy in the report.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -84,40 +86,40 @@ impl Player {
     }
 }
 
-/// How much is played.
+/// Numbers of episodes and threads of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Episodes per policy and physics in the first batch.
+    /// Number of episodes per policy and physics in the first batch.
     pub episodes: usize,
-    /// Most episodes per policy and physics.
+    /// Maximum number of episodes per policy and physics.
     pub max_episodes: usize,
-    /// Number of threads. Does not change the results.
+    /// Number of threads. It does not change the results.
     pub threads: usize,
 }
 
-/// One comparison.
+/// The comparison of one metric for one task and one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Task id.
     pub task: String,
-    /// Who played.
+    /// Name of the policy: `random`, `scripted` or `trained`.
     pub policy: String,
-    /// Episodes with each physics.
+    /// Number of episodes with each physics.
     pub episodes: usize,
-    /// What was compared: `return`, `cost`, `length`, the name of a cost term, or `observation_before_contact`.
+    /// Name of the metric: `return`, `cost`, `length`, a cost term, or `observation_before_contact`.
     pub metric: String,
     /// Mean over the episodes with published physics.
     pub published: f64,
-    /// The same with fast physics. For `observation_before_contact`: the largest difference of an entry of an
-    /// observation in the first 50 steps with the same actions, up to the first contact of the robot.
+    /// Mean over the episodes with fast physics. For `observation_before_contact` it is the largest difference of an
+    /// entry of an observation in the first 50 steps with the same actions, up to the first contact of the robot.
     pub fast: f64,
-    /// 90 % confidence interval of the mean difference: both one-sided tests at 5 % succeed if it lies within ± margin.
+    /// 90 % confidence interval of the mean difference. Both one-sided tests at 5 % succeed if it lies within ± margin.
     pub difference: [f64; 2],
-    /// Largest difference of the means that counts as equal.
+    /// Largest difference of the means that counts as equivalent.
     pub margin: f64,
-    /// p-value of the two-sample test, before the correction; for return and cost only.
+    /// p-value of the two-sample test, before the correction. Only return and cost have one.
     pub p_value: Option<f64>,
-    /// Whether both physics are equal in this respect, by all tests.
+    /// Whether all tests find that both physics are equivalent in this metric.
     pub equivalent: bool,
 }
 
@@ -128,12 +130,13 @@ impl Row {
     }
 }
 
-/// Decides on every row of a report; the correction of the two-sample tests depends on how many there are.
+/// Sets `equivalent` in every row of a report. The rows must be complete, because the correction of the two-sample
+/// tests depends on their number.
 pub fn judge(rows: &mut [Row]) {
     let mut tests: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].p_value.is_some()).collect();
     tests.sort_by(|&i, &j| f64::total_cmp(&p(&rows[i]), &p(&rows[j])));
     rows.iter_mut().for_each(|row| row.equivalent = row.within_margin());
-    // Holm: the smallest p-values are significant until the first that is not
+    // Holm's method: in ascending order, p-values are significant up to the first one that is not
     for (k, &i) in tests.iter().enumerate() {
         if p(&rows[i]) >= ALPHA / (tests.len() - k) as f64 {
             break;
@@ -146,7 +149,8 @@ fn p(row: &Row) -> f64 {
     row.p_value.unwrap_or(1.0)
 }
 
-/// Compares both physics of a task with one policy. `progress` is told episodes done and planned.
+/// Compares both physics of a task with one policy and returns one row per metric. `progress` receives the numbers of
+/// episodes done and planned.
 ///
 /// # Errors
 /// If the task does not exist, an environment fails, or with [`LabError::Interrupted`] if `stop` is set.
@@ -193,12 +197,13 @@ pub fn compare(
     Ok(rows)
 }
 
-/// An episode with both physics.
+/// The results of one episode with both physics.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Pair {
     /// Return, cost, length and cost terms, with published and with fast physics.
     metrics: [Vec<f64>; 2],
-    /// Largest difference of an observation before the first contact, over the first steps with the same actions.
+    /// Largest difference of an entry of an observation, in the first [`OPENING`] steps with the same actions and before
+    /// the first contact.
     opening: f64,
 }
 
@@ -215,7 +220,8 @@ fn column(pairs: &[Pair], side: usize, k: usize) -> Vec<f64> {
     pairs.iter().map(|pair| pair.metrics[side][k]).collect()
 }
 
-/// Standard error of the mean difference, both means, the interval of the difference, and the margin.
+/// Returns the standard error of the mean difference, both means, the confidence interval of the difference and the
+/// margin.
 fn statistics(pairs: &[Pair], k: usize) -> (f64, [f64; 2], [f64; 2], f64) {
     let n = pairs.len() as f64;
     let mean = |x: &[f64]| x.iter().sum::<f64>() / n;
@@ -231,7 +237,7 @@ fn statistics(pairs: &[Pair], k: usize) -> (f64, [f64; 2], [f64; 2], f64) {
     (error, [mean(&published), mean(&fast)], [centre - half, centre + half], margin)
 }
 
-/// Episodes after which the margin of every metric is [`POWER`] standard errors.
+/// Returns the number of episodes after which the margin of every metric is at least [`POWER`] standard errors.
 fn needed(pairs: &[Pair]) -> usize {
     let metrics = 0..pairs[0].metrics[0].len();
     let ratio = metrics.map(|k| {
@@ -242,7 +248,7 @@ fn needed(pairs: &[Pair]) -> usize {
     (pairs.len() as f64 * most * most).ceil() as usize
 }
 
-/// Plays the episodes of some seeds with both physics, in the order of the seeds.
+/// Plays the episodes of the given seeds with both physics and returns the results in the order of the seeds.
 fn play(
     envs: &[TaskEnv; 2],
     player: &Player,
@@ -280,7 +286,7 @@ fn play(
     Ok(played.into_iter().map(|(_, pair)| pair).collect())
 }
 
-/// One thread's environments and what the player needs.
+/// The environments of one thread, and the buffers of the policy.
 struct Worker<'a> {
     envs: [TaskEnv; 2],
     player: &'a Player,
@@ -379,7 +385,7 @@ impl<'a> Worker<'a> {
         Ok(metrics)
     }
 
-    /// Writes the action of the player.
+    /// Writes the action of the policy to `self.action`.
     fn choose(&mut self, side: usize, stream: &mut Stream) {
         let env = &self.envs[side];
         match self.player {
@@ -403,7 +409,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// 95 % point of Student's t: the expansion in 1/ν around that of the normal distribution (error below 1e-3 from ν = 5).
+/// Returns the 95 % quantile of Student's t distribution with `nu` degrees of freedom. It is an expansion in 1/ν around
+/// the normal quantile, with an error below 1e-3 for ν ≥ 5.
 fn student_t_95(nu: f64) -> f64 {
     const Z: f64 = 1.644_853_627;
     let (z3, z5, z7) = (Z.powi(3), Z.powi(5), Z.powi(7));
@@ -412,7 +419,8 @@ fn student_t_95(nu: f64) -> f64 {
         + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * Z) / (384.0 * nu.powi(3))
 }
 
-/// p-value of the two-sample Kolmogorov–Smirnov test for samples of equal size (asymptotic, with Stephens' correction).
+/// Returns the p-value of the two-sample Kolmogorov–Smirnov test for samples of equal size. It is the asymptotic value
+/// with Stephens' correction.
 fn kolmogorov_smirnov(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     a.sort_by(f64::total_cmp);
     b.sort_by(f64::total_cmp);
@@ -422,7 +430,7 @@ fn kolmogorov_smirnov(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     let root = (n / 2.0).sqrt();
     let lambda = (root + 0.12 + 0.11 / root) * gap;
     if lambda < 0.2 {
-        return 1.0; // the series does not converge there; the value is 1 to ten digits
+        return 1.0; // the series does not converge here; the value is 1 to ten digits
     }
     let term = |k: i32| {
         let sign = if k % 2 == 1 { 1.0 } else { -1.0 };
@@ -481,7 +489,7 @@ mod tests {
         shifted.rotate_left(3); // the same values on other seeds
         let n = needed(&pairs(&x, &shifted));
         assert!(n > 5000, "{n}");
-        // and that many are enough: the margin is then four standard errors
+        // with that many episodes, the margin is four standard errors
         let (error, _, _, margin) = statistics(&pairs(&x, &shifted), 0);
         assert!((margin / (error * (100.0 / n as f64).sqrt()) - POWER).abs() < 0.01);
     }
@@ -506,7 +514,7 @@ mod tests {
             row("same distribution", [0.0, 0.1], Some(0.03)),
         ];
         judge(&mut rows);
-        // two tests: 0.01 < 0.05 / 2 is significant, then 0.03 < 0.05 / 1 is too
+        // two tests: 0.01 < 0.05 / 2 is significant, and then 0.03 < 0.05 / 1 is significant too
         assert_eq!(rows.iter().map(|r| r.equivalent).collect::<Vec<_>>(), [true, false, false, false, false]);
         rows.extend((0..8).map(|_| row("many others", [0.0, 0.1], Some(0.9))));
         judge(&mut rows);

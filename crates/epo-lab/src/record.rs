@@ -1,8 +1,10 @@
-//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the verb *record* of the training loop).
+//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the stage *record* of the training
+//! loop).
 //!
-//! A row is a list of metrics with values, the same metrics in every epoch. A value that does not exist yet (the mean of
-//! no episode) is an empty cell, never NaN. Column names are OmniSafe's where it has one. The tags of TensorBoard are the
-//! same names, and its step is `TotalEnvSteps`, so that runs with other epochs line up.
+//! A row has one value per metric, and all epochs of a run have the same metrics. A value that does not exist yet, such
+//! as the mean return before the first episode has ended, is an empty cell and never NaN. Columns have the names that
+//! OmniSafe uses, if it has the metric. TensorBoard tags are the names of the columns. The TensorBoard step is
+//! `TotalEnvSteps`, so runs with different epoch lengths can be compared.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -54,7 +56,7 @@ pub mod metrics {
     pub const FPS: Metric = Metric::new("Time/FPS", "steps/s", "environment steps per second in this epoch");
 }
 
-/// The results of an epoch beside the report of the algorithm.
+/// The results of an epoch, without the report of the algorithm.
 #[derive(Clone, Debug)]
 pub struct EpochRecord {
     /// Number of the epoch, from 0.
@@ -63,24 +65,25 @@ pub struct EpochRecord {
     pub steps: u64,
     /// Number of environment steps in this epoch.
     pub steps_per_epoch: usize,
-    /// Episodes that finished in this epoch, by time.
+    /// Episodes that finished in this epoch, in order of time.
     pub finished: Vec<FinishedEpisode>,
-    /// Cost reading that the update was given.
+    /// Estimate of the episode cost that the update used.
     pub cost: CostReading,
     /// Episodes of the evaluation after this epoch, if one was due.
     pub evaluation: Option<Vec<Episode>>,
-    /// Seconds spent collecting.
+    /// Seconds spent on collecting the batch.
     pub rollout_s: f64,
-    /// Seconds spent on estimates and update.
+    /// Seconds spent on advantage estimates and the update.
     pub update_s: f64,
-    /// Seconds of the epoch.
+    /// Seconds of the whole epoch.
     pub epoch_s: f64,
-    /// Seconds of the run so far.
+    /// Seconds of the run up to and including this epoch, without pauses.
     pub total_s: f64,
 }
 
 impl EpochRecord {
-    /// The columns of a run: those of every run around those of the algorithm.
+    /// Returns the columns of `progress.csv`: those of every run and, between them, those of the algorithm. The columns
+    /// of evaluations are included only if `evaluates` is true.
     pub fn columns(algorithm: &[Metric], evaluates: bool) -> Vec<Metric> {
         use metrics::*;
         let mut columns =
@@ -93,7 +96,7 @@ impl EpochRecord {
         columns
     }
 
-    /// The row of the epoch, in the order of its columns.
+    /// Returns the row of the epoch, in the order of `columns`.
     fn row(&self, columns: &[Metric], episodes: &EpisodeWindow, report: &UpdateReport) -> Row {
         let limit = self.cost.limit();
         let evaluated = |of: fn(&Episode) -> f64| {
@@ -124,15 +127,16 @@ impl EpochRecord {
     }
 }
 
-/// One row of `progress.csv`: metrics and values. `None` is a value that does not exist yet.
+/// One row of `progress.csv`: metrics and their values. `None` means that the value does not exist yet.
 pub type Row = Vec<(Metric, Option<f64>)>;
 
-/// The value of a metric in a row.
+/// Returns the value of a metric in a row; `None` if the row has no such metric or its value does not exist yet.
 pub fn value(row: &Row, metric: Metric) -> Option<f64> {
     row.iter().find(|(m, _)| m.key == metric.key).and_then(|(_, value)| *value)
 }
 
-/// The length of each file at a checkpoint. Tables are counted in rows, because the number of digits of a time varies.
+/// The length of each file at a checkpoint. The length of a CSV file is its number of rows: its number of bytes would
+/// depend on the digits of measured times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     progress_rows: u64,
@@ -140,7 +144,7 @@ pub struct Marks {
     event_bytes: u64,
 }
 
-/// The open files of a run.
+/// Writes the record of a run; it keeps the files of the run folder open.
 #[derive(Debug)]
 pub struct Recorder {
     progress: Csv,
@@ -154,7 +158,7 @@ pub struct Recorder {
 const EPISODE_HEADER: &str = "step,env,return,cost,length";
 
 impl Recorder {
-    /// Creates the files of a run folder.
+    /// Creates the files of the record in the run folder `dir`.
     pub fn create(dir: &Path, columns: Vec<Metric>) -> Result<Self, LabError> {
         let events_path = events_path(dir);
         let parent = dir.join("tb");
@@ -171,8 +175,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Opens the files of a run and cuts them to their length at a checkpoint. Returns also the seconds that the run had
-    /// taken by then.
+    /// Opens the files of a run and truncates them to their lengths at a checkpoint. Also returns the number of seconds
+    /// that the run had taken up to that checkpoint.
     pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, f64), LabError> {
         let (header, events_path) = (header(&columns), events_path(dir));
         let (progress, last) = Csv::reopen(dir.join("progress.csv"), &header, marks.progress_rows)?;
@@ -181,7 +185,7 @@ impl Recorder {
         let events = events.map_err(|e| LabError::run(&events_path, e.to_string()))?;
         let length = events.metadata().map_err(LabError::io("read", &events_path))?.len();
         if length < marks.event_bytes {
-            let why = format!("{length} bytes, the checkpoint knows {}", marks.event_bytes);
+            let why = format!("the file has {length} bytes, but the checkpoint needs {}", marks.event_bytes);
             return Err(LabError::run(&events_path, why));
         }
         events.set_len(marks.event_bytes).map_err(LabError::io("truncate", &events_path))?;
@@ -203,10 +207,10 @@ impl Recorder {
         Ok(row)
     }
 
-    /// Writes a row.
+    /// Writes a row to `progress.csv` and to the TensorBoard events.
     ///
     /// # Panics
-    /// If the metrics are not the columns, in their order.
+    /// If the metrics of the row differ from the columns, or are in another order.
     fn write(&mut self, row: &Row) -> Result<(), LabError> {
         assert!(row.iter().map(|(m, _)| m).eq(&self.columns), "a row has the columns of its run");
         let cells: Vec<String> =
@@ -217,7 +221,7 @@ impl Recorder {
         self.write_event(&tensorboard::scalars(now(), step, scalars))
     }
 
-    /// Writes finished episodes.
+    /// Writes finished episodes to `episodes.csv`.
     fn episodes(&mut self, finished: &[FinishedEpisode]) -> Result<(), LabError> {
         let line = |f: &FinishedEpisode| {
             let FinishedEpisode { step, env, episode: Episode { ret, cost, len } } = f;
@@ -226,7 +230,7 @@ impl Recorder {
         self.episodes.append(&finished.iter().map(line).collect::<String>())
     }
 
-    /// Waits until everything is on the disk, and returns the length of each file.
+    /// Waits until all data is on the disk, and returns the length of each file.
     pub fn sync(&self) -> Result<Marks, LabError> {
         self.progress.sync()?;
         self.episodes.sync()?;

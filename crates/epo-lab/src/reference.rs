@@ -1,7 +1,7 @@
-//! The reference of a configuration: every key with its documentation, its default and its range.
+//! The reference of the configuration: every key with its documentation, its default and its range.
 //!
-//! The text is that of the doc comments ([`epo_core::parameters!`]). `epo algos NAME`, `epo train --print-config` and the
-//! reference page in `docs/` all come from here.
+//! The texts are the doc comments of the parameters ([`epo_core::parameters!`]). This module generates the output of
+//! `epo algos NAME` and `epo train --print-config`, and the reference page in `docs/`.
 
 use epo_algos::AlgoConfig;
 use epo_core::{Parameter, TaskFamily};
@@ -14,18 +14,18 @@ use crate::config::{ResolvedRun, RunTable, TrainTable, range_of};
 pub struct KeyReference {
     /// Dotted key, such as `train.lr`.
     pub key: String,
-    /// Meaning, as one paragraph.
+    /// Description, as one paragraph.
     pub text: String,
     /// Default value in TOML.
     pub default: String,
-    /// Families of tasks with another default, each with its value in TOML.
+    /// Task families that have another default, each with this default in TOML.
     pub presets: Vec<(TaskFamily, String)>,
-    /// Smallest and largest value of a count.
+    /// Smallest and largest valid value of an integer; `None` if the key has no such range.
     pub range: Option<(i64, i64)>,
 }
 
 impl KeyReference {
-    /// Meaning, range and default in one paragraph.
+    /// Returns description, range and default in one paragraph.
     pub fn paragraph(&self) -> String {
         let mut text = self.text.clone();
         match self.range {
@@ -41,7 +41,7 @@ impl KeyReference {
     }
 }
 
-/// The keys of `run` and `train`.
+/// Returns the keys of the tables `run` and `train`.
 pub fn shared_keys() -> Vec<KeyReference> {
     let run = ResolvedTables::new(&AlgoConfig::all_defaults()[0]);
     let mut keys = run.keys("run", &RunTable::parameters());
@@ -49,12 +49,12 @@ pub fn shared_keys() -> Vec<KeyReference> {
     keys
 }
 
-/// The keys of `algo` for an algorithm.
+/// Returns the keys of the table `algo` for an algorithm.
 pub fn algo_keys(algo: &AlgoConfig) -> Vec<KeyReference> {
     ResolvedTables::new(algo).keys("algo", &algo.parameters())
 }
 
-/// The configuration of a run as TOML, with the documentation of every key as a comment.
+/// Returns the configuration of a run as TOML, with the documentation of every key as a comment.
 pub fn documented(run: &ResolvedRun) -> String {
     let (table, mut text) = (run.to_table(), String::new());
     let (run_keys, train_keys) = shared_keys().into_iter().partition(|key| key.key.starts_with("run."));
@@ -75,7 +75,7 @@ pub fn documented(run: &ResolvedRun) -> String {
     text
 }
 
-/// A paragraph as lines of a TOML comment, at most 100 characters wide where words allow.
+/// Returns a paragraph as a TOML comment. Lines have at most 100 characters, unless a single word is longer.
 pub fn comment(text: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::from("#"));
     for word in text.split_whitespace() {
@@ -88,7 +88,7 @@ pub fn comment(text: &str) -> String {
     lines + &line + "\n"
 }
 
-/// The tables of the defaults and of the presets of every family.
+/// The table of the defaults, and the table of the presets of every task family.
 struct ResolvedTables {
     defaults: Table,
     presets: Vec<(TaskFamily, Table)>,
@@ -129,8 +129,8 @@ fn tables(train: &TrainTable, algo: &AlgoConfig) -> Table {
 mod tests {
     use super::*;
 
-    /// Kills: a key without documentation, documentation of a key that does not exist, a default that is not the one in
-    /// use, and a preset that is not told.
+    /// This test fails if a key has no documentation, if a documented key does not exist, if a documented default is
+    /// wrong, or if a preset is not documented.
     #[test]
     fn every_key_of_every_algorithm_is_documented_with_the_default_in_use() {
         for algo in AlgoConfig::all_defaults() {

@@ -1,4 +1,4 @@
-//! The paper's experiments as committed sweep files, and how long they will take here.
+//! The experiments of the paper, as sweep files in the repository, and an estimate of their duration on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,27 +15,27 @@ use crate::{LabError, bench};
 pub enum Experiment {
     /// Figures 1 and 2, Tables 1 and 2: EPO and five baselines on eight tasks.
     Paper,
-    /// Figure 3: parts of EPO against the whole.
+    /// Figure 3: ablations of EPO.
     Ablation,
-    /// Figure 4: EPO at several limits.
+    /// Figure 4: EPO at several cost limits.
     Limits,
 }
 
-/// How an experiment is made smaller; what is not given stays as the paper has it.
+/// Changes that make an experiment smaller. Values that are not given stay as in the paper.
 #[derive(Clone, Debug, Default)]
 pub struct Shrink {
-    /// Environment steps of each run.
+    /// Number of environment steps of each run.
     pub steps: Option<u64>,
-    /// Number of seeds, from 0.
+    /// Number of seeds. The seeds are 0, 1, ….
     pub seeds: Option<u64>,
-    /// Tasks instead of the paper's.
+    /// Tasks that replace those of the paper. If empty, the tasks of the paper are used.
     pub tasks: Vec<String>,
-    /// Algorithms instead of the paper's.
+    /// Algorithms that replace those of the paper. If empty, the algorithms of the paper are used.
     pub algos: Vec<String>,
 }
 
 impl Experiment {
-    /// The committed sweep file.
+    /// Returns the text of the experiment's sweep file.
     pub fn text(self) -> &'static str {
         match self {
             Self::Paper => include_str!("../../../experiments/paper.toml"),
@@ -44,7 +44,7 @@ impl Experiment {
         }
     }
 
-    /// The sweep file with its changes.
+    /// Returns the parsed sweep file with the changes of `shrink`.
     pub fn file(self, shrink: &Shrink) -> Result<SweepFile, PlanError> {
         let mut file = SweepFile::parse(self.text())?;
         let texts = |values: &[String]| values.iter().cloned().map(Value::String).collect();
@@ -73,22 +73,23 @@ impl Experiment {
     }
 }
 
-/// Environment steps of a measurement, at least: a few episodes, a second or two.
+/// Number of environment steps of a measurement: a few episodes, which take one or two seconds. A measurement is longer
+/// if a minibatch is larger, and shorter if an epoch is shorter.
 const MEASURED_STEPS: usize = 8000;
 
 /// A measurement that is about to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring<'a> {
-    /// Measurements done before it.
+    /// Number of measurements done before this one.
     pub done: usize,
-    /// Measurements in all.
+    /// Total number of measurements.
     pub of: usize,
-    /// The run that it is a short epoch of.
+    /// The run of which a short epoch is measured.
     pub run: &'a Planned,
 }
 
-/// How long a run takes: between these two, because the KL stop ends most updates early and nobody knows beforehand
-/// after how many passes.
+/// Lower and upper bound on the duration of a run. Early stopping by KL divergence ends most updates early, and the
+/// number of passes is not known in advance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Duration {
     /// Seconds if every update stops after its first pass.
@@ -97,11 +98,11 @@ pub struct Duration {
     pub most: f64,
 }
 
-/// How long each run will take with this many threads while `jobs` of them run side by side, in the order of `runs`.
+/// Estimates the duration of each run, in the order of `runs`, if `jobs` runs with `threads` threads each run at once.
 ///
-/// One short epoch is measured for every task and for every setting of the algorithm, not for every pair of them, and
-/// `jobs` times at once, because runs that share a machine slow each other down. Folders are made in `dir`. `watch` sees
-/// each measurement before it begins; `None` if `stop` was set meanwhile.
+/// One short epoch is measured for every task and for every setting of the algorithm, but not for every pair of them.
+/// Each measurement runs `jobs` times at once, because runs that share a machine slow each other down. The run folders
+/// are made in `dir`. `watch` is called before each measurement. Returns `None` if `stop` was set.
 pub fn estimate(
     runs: &[Planned],
     jobs: usize,
@@ -122,7 +123,8 @@ pub fn estimate(
     Ok(Some(runs.iter().map(|run| seconds(run, &chosen, &measured)).collect()))
 }
 
-/// Seconds until all is done, `jobs` side by side, each run begun as soon as there is room.
+/// Returns the number of seconds until all runs are done if `jobs` of them run at once. `seconds` has the duration of
+/// each run. A run starts, in the given order, as soon as another one ends.
 pub fn until_done(seconds: &[f64], jobs: usize) -> f64 {
     let mut busy = vec![0.0_f64; jobs.max(1)];
     for s in seconds {
@@ -133,24 +135,26 @@ pub fn until_done(seconds: &[f64], jobs: usize) -> f64 {
     busy.into_iter().fold(0.0, f64::max)
 }
 
-/// Seconds per environment step.
+/// Measured seconds per environment step.
 #[derive(Clone, Copy, Debug, Default)]
 struct PerStep {
     collect: f64,
-    /// With all passes.
+    /// Time of an update that makes all of its passes.
     update: f64,
-    /// Passes that the KL stop can save all but one of; 1 if there is no KL stop.
+    /// Number of passes of an update that is not stopped early; 1 if `kl_stop` is off. With `kl_stop`, an update may
+    /// stop after its first pass.
     passes: f64,
 }
 
-/// By task and setting.
+/// Measurements by task and setting.
 type Measured<'a> = BTreeMap<(&'a str, String), PerStep>;
 
 fn key(run: &Planned) -> (&str, String) {
     (&run.task, setting(run))
 }
 
-/// What decides the time of an update beside the task: algorithm and parameters as given.
+/// Returns the settings, besides the task, on which the time of an update depends: the algorithm and the given
+/// parameters.
 fn setting(run: &Planned) -> String {
     let mut config: Table = run.config.parse().unwrap_or_default();
     if let Some(Value::Table(run)) = config.get_mut("run") {
@@ -159,15 +163,17 @@ fn setting(run: &Planned) -> String {
     config.to_string()
 }
 
-/// The runs to measure: each the first of its task or the first of its setting.
+/// Returns the runs to measure: the first run of each task and the first run of each setting.
 fn chosen(runs: &[Planned]) -> Vec<&Planned> {
     let (mut tasks, mut settings) = (BTreeSet::new(), BTreeSet::new());
     let is_new = |run: &&Planned| tasks.insert(run.task.clone()) | settings.insert(setting(run));
     runs.iter().filter(is_new).collect()
 }
 
-/// The task gives the time to collect; the setting gives the time to update, in proportion to what the observations of the
-/// task cost another setting that was measured on both tasks.
+/// Estimates the duration of a run from the measurements.
+///
+/// The time to collect is that of the task. The time to update is that of the setting, scaled to the task. The scale is
+/// the ratio of the update times of another setting that was measured on both tasks.
 fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> Duration {
     let of = |run: &Planned| measured.get(&key(run)).copied();
     let like = |same: &dyn Fn(&Planned) -> bool| chosen.iter().copied().find(|r| same(r)).unwrap_or(run);
@@ -185,7 +191,7 @@ fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> Durat
     }
 }
 
-/// Mean of `jobs` equal runs at once.
+/// Returns the mean measurement of `jobs` equal runs that run at once.
 fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
     let measure = &|job: usize| per_step(run, threads, &folder.join(job.to_string()));
     let all = std::thread::scope(|scope| {
@@ -201,7 +207,7 @@ fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, Lab
     let mut short = ResolvedRun::from_layers(Some(&run.config), &[])?;
     let envs = short.train.envs;
     short.train.threads = threads;
-    // a short epoch may stop where a whole one would not, so all passes are timed
+    // a short epoch may stop early where a whole one does not, so all passes are timed
     let kl_stop = std::mem::replace(&mut short.train.update.kl_stop, false);
     short.train.steps_per_epoch = short
         .train
@@ -246,7 +252,7 @@ mod tests {
         assert!(said.contains("did you mean `SafetyPointGoal1-v0`"), "{said}");
     }
 
-    /// Kills: the sum over the number of jobs, which would have three equal runs on two end halfway through the third.
+    /// This test fails if the duration is the sum divided by the number of jobs. That would be 4.5 s in the first case.
     #[test]
     fn all_is_done_when_the_last_run_is() {
         assert_eq!(until_done(&[3.0, 3.0, 3.0], 2), 6.0);
@@ -254,7 +260,8 @@ mod tests {
         assert_eq!((until_done(&[2.0, 1.0], 1), until_done(&[], 2)), (3.0, 0.0));
     }
 
-    /// Kills: a measurement per pair or per seed, the update of another task or setting, a sum instead of the proportion.
+    /// This test fails if every pair or every seed is measured, or if the update time of a wrong task or setting is
+    /// used. It also fails if the update time is not scaled in proportion.
     #[test]
     fn a_measurement_per_task_and_per_setting_tells_the_time_of_every_pair() {
         let runs = Experiment::Paper.file(&Shrink::default()).unwrap().plan().unwrap();
@@ -278,7 +285,7 @@ mod tests {
             assert!((got.most / most - 1.0).abs() < 1e-12, "{}: {got:?}, not {most}", run.id);
             assert!((got.least / least - 1.0).abs() < 1e-12, "{}: {got:?}, not {least}", run.id);
         }
-        // the parts of EPO differ in time, its limits do not
+        // ablations of EPO differ in duration, so each is measured; runs that differ only in the limit do not
         let count = |e: Experiment| super::chosen(&e.file(&Shrink::default()).unwrap().plan().unwrap()).len();
         assert_eq!((count(Experiment::Ablation), count(Experiment::Limits)), (4, 1));
     }

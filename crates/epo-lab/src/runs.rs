@@ -1,4 +1,4 @@
-//! Run folders: their names, their configuration, and the environments of a configuration.
+//! Run folders: their names and their configuration. Also makes the environments of a task.
 
 use std::fs;
 use std::io::Write;
@@ -13,11 +13,15 @@ use epo_tasks::Physics;
 use crate::LabError;
 use crate::config::{ConfigError, ResolvedRun};
 
-/// Version of this program. `config.toml` of a run names the version that began it.
+/// Version of this program. `config.toml` of a run contains the version that started the run.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Makes a new folder `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46` (OmniSafe's scheme, UTC). `name`
-/// replaces seed and time.
+/// Makes a new run folder, such as `runs/EPO-{SafetyPointGoal1-v0}/seed-000-2026-11-15-21-05-46`, and returns its path.
+///
+/// The scheme of the name is that of OmniSafe, and the time is in UTC. `name` replaces the part with seed and time.
+///
+/// # Errors
+/// If `name` is not valid, if a folder of that name exists already, or if the folder cannot be made.
 pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<PathBuf, LabError> {
     name.map_or(Ok(()), check_name)?;
     let parent = runs.join(format!("{}-{{{}}}", run.algo.info().folder, run.run.task));
@@ -34,14 +38,14 @@ pub fn new_folder(runs: &Path, run: &ResolvedRun, name: Option<&str>) -> Result<
     for n in 1.. {
         let dir = parent.join(if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
         match fs::create_dir(&dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {} // begun within the same second
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {} // started in the same second
             made => return made.map(|()| dir.clone()).map_err(LabError::io("create", &dir)),
         }
     }
     unreachable!("some number is free")
 }
 
-/// Refuses a name that is not the name of one folder, or that would confuse a terminal or a script.
+/// Returns an error for a name that is not the name of one folder, or that contains control characters.
 fn check_name(name: &str) -> Result<(), ConfigError> {
     let refuse = |why: &str| {
         let got = name.escape_debug().to_string();
@@ -62,26 +66,26 @@ fn check_name(name: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Writes `config.toml`, completely or not at all. `version` is the version that began the run, if not this one.
+/// Writes `config.toml` atomically. `version` is the version that started the run; `None` means this version.
 pub(crate) fn write_config(dir: &Path, run: &ResolvedRun, version: Option<&str>) -> Result<(), LabError> {
     let version = version.unwrap_or(VERSION);
     let text = format!("{VERSION_KEY} = \"{version}\"\n\n{}", run.to_toml());
     write_whole(&dir.join("config.toml"), text.as_bytes())
 }
 
-/// The version that began a run; `None` for a folder that names none.
+/// Returns the version that started a run; `None` if its `config.toml` contains no version.
 pub(crate) fn begun_by(dir: &Path) -> Option<String> {
     let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
     Some(table.get(VERSION_KEY)?.as_str()?.to_owned())
 }
 
-/// A message about a run that another version of this program began; `None` for this version, and for a folder that
-/// names none.
+/// Returns a message if another version of this program started the run. `None` if it was this version, or if
+/// `config.toml` contains no version.
 pub fn other_version(dir: &Path) -> Option<String> {
     version_note(&begun_by(dir)?)
 }
 
-/// Writes a file under a temporary name, syncs and renames it.
+/// Writes a file atomically: the data goes to a temporary file, which is synced and renamed to `path`.
 pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
     let tmp = path.with_extension("tmp");
     let write = || {
@@ -93,7 +97,7 @@ pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
     write().map_err(LabError::io("write", path))
 }
 
-/// The configuration of a run folder.
+/// Returns the configuration of the run folder `dir`.
 pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     let path = dir.join("config.toml");
     let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
@@ -106,7 +110,7 @@ pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     })
 }
 
-/// A function that makes environments of the task of that id. The task is compiled once and then copied.
+/// Returns a function that makes environments of the task `id`. The task is compiled once; each environment is a copy.
 pub fn task_maker(
     id: &str,
     physics: Physics,

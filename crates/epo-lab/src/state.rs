@@ -1,8 +1,9 @@
-//! The content of a checkpoint: everything that the next epoch depends on, and nothing of the clock or the machine.
+//! The content of a checkpoint. It contains everything that the next epoch depends on, and nothing that depends on the
+//! clock or the machine.
 //!
-//! `tensors.safetensors` has the networks, the moments of the optimisers and of the normaliser and, per environment, the
-//! actions of its running episode. `state.json` has the rest. The state of a simulator is not saved: an episode is a pure
-//! function of its seed and its actions, so a resumed run plays it again.
+//! `tensors.safetensors` contains the networks and the moments of the optimisers and of the normaliser. For each
+//! environment it also contains the actions of the running episode. `state.json` contains the rest. The state of the
+//! simulator is not saved: an episode depends only on its seed and its actions, so a resumed run replays it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ const TENSORS: &str = "tensors.safetensors";
 pub(crate) struct State {
     pub(crate) task: String,
     pub(crate) algo: String,
-    /// Absent for published physics, as in version 0.3: the files of such a run keep their bytes.
+    /// Physics of the simulation. It is left out for published physics, so that such files are the same as in version
+    /// 0.3.
     #[serde(default, skip_serializing_if = "Physics::is_published")]
     pub(crate) physics: Physics,
     /// Number of epochs done.
@@ -37,7 +39,7 @@ pub(crate) struct State {
     pub(crate) episodes: EpisodeWindow,
     pub(crate) envs: Vec<EnvState>,
     pub(crate) marks: Marks,
-    /// Number of steps of each optimiser.
+    /// Number of update steps of each optimiser.
     adam: BTreeMap<String, u64>,
     /// Number of observations that the normaliser has seen.
     seen: u64,
@@ -48,14 +50,14 @@ pub(crate) struct State {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnvState {
-    /// Number of its running episode.
+    /// Number of the running episode.
     pub(crate) episode: u64,
-    /// Position of its action stream.
+    /// Position of the random stream of the actions.
     pub(crate) stream: u64,
     pub(crate) running: Episode,
 }
 
-/// The parts of a run that learn.
+/// The parts of a run that change by learning.
 pub(crate) struct Learner<'a> {
     pub(crate) agent: &'a mut Agent,
     pub(crate) algorithm: &'a mut dyn Algorithm,
@@ -68,7 +70,7 @@ pub(crate) struct Tensors {
     f64: BTreeMap<String, Vec<f64>>,
 }
 
-/// The files of a checkpoint of a run, whose record stands at `marks`.
+/// Returns the files of a checkpoint by name. `marks` has the current lengths of the files of the record.
 pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let Trainer { run, agent, algorithm, collector, episodes, epoch, steps, .. } = trainer;
     let Collector { pool, workers, normalizer, .. } = collector;
@@ -120,7 +122,7 @@ fn replay_name(env: usize) -> String {
     format!("replay.{env:04}")
 }
 
-/// Reads the files of a checkpoint.
+/// Parses the files of a checkpoint.
 pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Tensors), String> {
     let file = |name: &str| files.get(name).ok_or_else(|| format!("there is no {name}"));
     let state = serde_json::from_slice(file(STATE)?).map_err(|e| format!("{STATE}: {e}"))?;
@@ -144,7 +146,7 @@ pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Te
     Ok((state, tensors))
 }
 
-/// Whether the files of checkpoint `number` are a checkpoint after so many epochs, for [`crate::checkpoint::load`].
+/// Returns an error if the files are not a valid checkpoint after `number` epochs. For [`crate::checkpoint::load`].
 pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
     let (state, tensors) = from_files(files)?;
     if u64::from(state.epoch) != number {
@@ -155,7 +157,7 @@ pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(),
 }
 
 impl Learner<'_> {
-    /// Restores what was saved.
+    /// Sets networks, optimisers, algorithm and normaliser to the saved state.
     pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {
         let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
         self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
@@ -166,7 +168,7 @@ impl Learner<'_> {
 }
 
 impl Tensors {
-    /// The normaliser of observations with `obs_len` entries.
+    /// Returns the normaliser of observations with `obs_len` entries. `seen` is the number of observations it has seen.
     pub(crate) fn normalizer(&self, seen: u64, obs_len: usize) -> Result<Normalizer, String> {
         let part = |name: &str| match self.f64.get(name) {
             Some(data) if data.len() == obs_len => Ok(data.clone()),
@@ -179,7 +181,7 @@ impl Tensors {
         )))
     }
 
-    /// The actions of the running episode of an environment.
+    /// Returns the actions of the running episode of environment `env`.
     pub(crate) fn replay(&self, env: usize) -> Result<&[f32], String> {
         let name = replay_name(env);
         self.f32.get(&name).map(Vec::as_slice).ok_or_else(|| format!("the checkpoint has no {name}"))

@@ -1,17 +1,21 @@
-//! TensorBoard event files: scalars, nothing else.
+//! TensorBoard event files that contain scalars only.
 //!
-//! A file is a sequence of records; a record is
+//! A file is a sequence of records. A record has this layout:
 //! ```text
 //! length: u64 LE │ masked crc32c(length): u32 LE │ data │ masked crc32c(data): u32 LE
 //! masked(crc) = rotate_right(crc, 15) + 0xa282ead8
 //! ```
-//! and its data is one `Event` message (protocol buffers):
-//! `1: wall_time double, 2: step int64, 3: file_version string, 5: Summary { 1: Value { 1: tag, 2: simple_value float } }`.
-//! The first event only carries the version `brain.Event:2`.
+//! The data of a record is one `Event` message (protocol buffers):
+//! ```text
+//! 1: wall_time double, 2: step int64, 3: file_version string,
+//! 5: Summary { 1: Value { 1: tag, 2: simple_value float } }
+//! ```
+//! The first event contains only the wall time and the version `brain.Event:2`.
 //!
-//! The length of a record depends on step and tags only, never on the clock, so that a checkpoint may hold it.
+//! The length of a record depends only on the step and the tags, not on the clock. A checkpoint can therefore store the
+//! length of the file, and repetitions of a run store the same length.
 
-/// The first record of every file.
+/// Returns the first record of a file. `wall_time` is in seconds since 1970.
 pub fn header(wall_time: f64) -> Vec<u8> {
     let mut event = Vec::new();
     fixed64(&mut event, 1, wall_time);
@@ -19,7 +23,7 @@ pub fn header(wall_time: f64) -> Vec<u8> {
     record(&event)
 }
 
-/// One record with all scalars of a step.
+/// Returns one record with all scalars of a step. `wall_time` is in seconds since 1970; each value has a tag.
 pub fn scalars<'a>(wall_time: f64, step: u64, values: impl IntoIterator<Item = (&'a str, f64)>) -> Vec<u8> {
     let mut summary = Vec::new();
     for (tag, value) in values {
@@ -70,7 +74,7 @@ fn masked_crc(data: &[u8]) -> u32 {
     crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli), reflected, polynomial 0x1EDC6F41.
+/// Returns the CRC-32C (Castagnoli) checksum: reflected, polynomial 0x1EDC6F41.
 fn crc32c(data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn crc32c_agrees_with_the_published_check_values() {
-        assert_eq!(crc32c(b"123456789"), 0xe306_9283); // the catalogue's check value
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283); // check value of the CRC catalogue
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa); // RFC 3720, B.4
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
     }

@@ -1,4 +1,4 @@
-//! The training loop. One epoch is these verbs, in this order; each lives in the file on the right.
+//! The training loop. One epoch consists of these stages, in this order. The file of each stage is on the right.
 //!
 //! ```text
 //! collect     environments × policy        ──▶ Rollout         collect.rs

@@ -1,7 +1,7 @@
-//! Claim: nothing is allocated in the step and update loops. An epoch allocates for its row and its jobs, however many
-//! steps, passes and minibatches it has.
+//! Claim: the step and update loops do not allocate memory. An epoch allocates only for its row and its jobs. The
+//! number of these allocations does not depend on the numbers of steps, passes and minibatches.
 //!
-//! A process of its own, because the counting allocator is the allocator of the whole process.
+//! This test has its own process, because the counting allocator is the allocator of the whole process.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -19,13 +19,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Times that the allocator was asked for memory, by any thread.
+/// Returns the number of allocations and reallocations of all threads since the start of the process.
 fn asked() -> usize {
     let Stats { allocations, reallocations, .. } = ALLOCATOR.stats();
     allocations + reallocations
 }
 
-/// Allocates in every step: what the test must find.
+/// An environment that allocates in every step. The test must detect it.
 struct Wasteful(Box<dyn Env>);
 
 impl Env for Wasteful {
@@ -41,7 +41,8 @@ impl Env for Wasteful {
     }
 }
 
-/// Allocations of three epochs after the first, which warms up; no episode ends in them, and none saves.
+/// Returns the numbers of allocations in three epochs. The first epoch is a warm-up and is not counted. No episode ends
+/// in the three epochs, and no checkpoint is written.
 fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'_>) -> Vec<usize> {
     let steps = 5 * steps_per_epoch;
     let set = [
@@ -61,7 +62,7 @@ fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'
     let mut trainer = Trainer::create(dir.path(), run, make).unwrap();
     let mut seen = Vec::with_capacity(16);
     trainer.train(&AtomicBool::new(false), |_| seen.push(asked())).unwrap();
-    seen.windows(2).map(|w| w[1] - w[0]).take(3).collect() // the last epoch saves
+    seen.windows(2).map(|w| w[1] - w[0]).take(3).collect() // the last epoch writes a checkpoint
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn allocations_of_an_epoch_do_not_grow_with_its_steps_and_passes() {
         let said =
             format!("{algo}: {small:?}, ten times the steps {steps:?}, eleven times the passes {passes:?}");
         println!("{said}");
-        // a few come and go with the length of a number in the row and with the queues of the threads
+        // a few allocations depend on the number of digits in the row and on the queues of the threads
         let allowed = most(&small) + 10;
         assert!(most(&steps) <= allowed && most(&passes) <= allowed, "{said}");
     }

@@ -1,4 +1,4 @@
-//! Bad input and bad luck: each has a defined outcome.
+//! Invalid input and failures: each has a defined outcome.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -47,7 +47,7 @@ fn a_cost_that_is_always_zero_trains_every_algorithm_within_any_limit() {
     }
 }
 
-/// Kills: a limit of 0 that divides by zero, is taken for "no limit", or turns the sign of the penalty.
+/// This test fails if a limit of 0 leads to a division by zero, means "no limit", or changes the sign of the penalty.
 #[test]
 fn a_limit_of_zero_makes_every_algorithm_but_ppo_cheaper_and_keeps_every_number_finite() {
     for algo in epo_lab::config::algorithms() {
@@ -96,7 +96,7 @@ fn a_nan_from_an_environment_names_task_environment_seed_and_step() {
         assert_eq!((failure.task.as_str(), failure.env, failure.step), ("Walk", 2, 59));
         assert_eq!(failure.seed, episode_seed(0, Purpose::Episode, 2, 0));
         assert!(matches!(failure.cause, EnvError::NotFinite { .. }));
-        // the epoch before is saved whole
+        // the checkpoint of the previous epoch is complete
         assert_eq!(Trainer::resume(dir.path(), ResumeOptions::default(), &walk).unwrap().epoch(), 1);
     }
 }
@@ -113,7 +113,7 @@ fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     std::fs::write(dir.path().join("config.toml"), "[tool.poetry]\nname = \"x\"").unwrap();
     assert!(refused(dir.path()).contains("not readable"));
 
-    // a checkpoint of another network, and of another algorithm
+    // checkpoints of another network, algorithm, number of environments or epoch length
     let path = dir.path().join("run");
     train(&path, config(&["run.steps=200"]), &walk).unwrap();
     let text = std::fs::read_to_string(path.join("config.toml")).unwrap();

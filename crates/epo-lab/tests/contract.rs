@@ -1,4 +1,5 @@
-//! The contract of a run: same bits for any number of threads, stopped and resumed or not.
+//! The contract of a run: its results are bit-identical for any number of threads, and also if it is stopped and
+//! resumed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -50,7 +51,7 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
                 stop.store(seen == stop_after, Relaxed);
             });
             assert!(!end.unwrap().finished || stop_after == 4);
-            // what a process does after its last checkpoint is cut away
+            // a resume removes everything that was written after the last checkpoint
             let progress = path.join("progress.csv");
             let text = std::fs::read_to_string(&progress).unwrap();
             std::fs::write(&progress, text + "1,2,").unwrap();
@@ -88,7 +89,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
     assert_eq!(rows(&path), rows(&dir.path().join("whole")));
 }
 
-/// Epochs that the checkpoints of a run folder hold.
+/// Returns the number of epochs in the newest checkpoint of a run folder.
 fn trainer_epoch(dir: &Path) -> u64 {
     checkpoint::load(&dir.join("checkpoint"), |_, _| Ok(())).unwrap().number
 }
@@ -151,8 +152,11 @@ fn resume(dir: &Path, steps: Option<u64>) -> Result<Trainer<'_>, LabError> {
     Trainer::resume(dir, ResumeOptions { threads: None, steps }, &walk)
 }
 
-/// Kills: steps that are rounded up to whole epochs, a lost or repeated step at the seam, a configuration that keeps the
-/// old length, and a stop in the longer part that is resumed with the old one.
+/// This test fails in any of these cases:
+/// - The number of steps is rounded up to whole epochs.
+/// - A step is lost or repeated where the run was extended.
+/// - The configuration keeps the old length.
+/// - A run that is stopped after its extension resumes with the old length.
 #[test]
 fn a_run_ends_at_its_steps_and_can_be_made_longer() {
     let dir = tempfile::tempdir().unwrap();
@@ -183,7 +187,7 @@ fn a_run_ends_at_its_steps_and_can_be_made_longer() {
     assert_eq!(steps(dir.path()), "200 400 500 700 900 1004");
 }
 
-/// Kills: anything but the learning rate that depends on the length of the run.
+/// This test fails if anything other than the learning rate depends on the length of the run.
 #[test]
 fn without_a_decaying_learning_rate_a_longer_run_is_the_run_that_was_longer_from_the_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,7 +200,7 @@ fn without_a_decaying_learning_rate_a_longer_run_is_the_run_that_was_longer_from
     assert_eq!(rows(&path), rows(&dir.path().join("whole")));
 }
 
-/// Kills: a run folder of version 0.3 that is refused, or that continues with other numbers.
+/// This test fails if a run folder of version 0.3 is rejected, or if it continues with other results.
 #[test]
 fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +209,7 @@ fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     let path = dir.path().join("old");
     let stop = AtomicBool::new(false);
     Trainer::create(&path, run.clone(), &walk).unwrap().train(&stop, |_| stop.store(true, Relaxed)).unwrap();
-    // written as version 0.3 did
+    // write the folder in the format of version 0.3
     let old = run.to_toml().replace("minibatch = 50", "batch = 50").replace("epo-released", "epo");
     let algo = old.find("[algo]").unwrap();
     let end = old[algo + 1..].find('[').map_or(old.len(), |at| algo + 1 + at);
@@ -226,7 +230,7 @@ fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     assert_eq!(rows(&path), rows(&dir.path().join("whole")));
 }
 
-/// An environment that notes the seed of every episode.
+/// An environment that records the seed of every episode.
 struct Listener<'a>(Box<dyn Env>, &'a Mutex<Vec<u64>>);
 
 impl Env for Listener<'_> {
@@ -242,7 +246,7 @@ impl Env for Listener<'_> {
     }
 }
 
-/// Kills: an evaluation that plays episodes of the training, or other episodes each time.
+/// This test fails if an evaluation plays episodes of the training, or if two evaluations play different episodes.
 #[test]
 fn an_evaluation_plays_the_same_episodes_each_time_and_none_of_the_training() {
     static TRAINING: Mutex<Vec<u64>> = Mutex::new(Vec::new());
@@ -257,7 +261,7 @@ fn an_evaluation_plays_the_same_episodes_each_time_and_none_of_the_training() {
     train(dir.path(), config(&["train.eval_every=3", "train.eval_episodes=6"]), &make).unwrap();
     let training: BTreeSet<u64> = TRAINING.lock().unwrap().iter().copied().collect();
     let evaluation = EVALUATION.lock().unwrap().clone();
-    // two evaluations of six episodes; an environment begins the next episode after each
+    // there are two evaluations of six episodes; after each episode an environment starts the next one
     assert!(training.len() > 12 && evaluation.len() == 24, "{} {}", training.len(), evaluation.len());
     assert!(evaluation.iter().all(|seed| !training.contains(seed)), "an episode of the training is played");
     let sorted = |seeds: &[u64]| seeds.iter().copied().collect::<BTreeSet<_>>();

@@ -1,4 +1,5 @@
-//! EPO through the ordinary training loop ends at the optimum of the linear program, and a broken one does not.
+//! EPO in the ordinary training loop converges to the optimum of the linear program. EPO with a penalty that is far too
+//! weak does not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +18,7 @@ fn train(algo: &str, steps: u64, set: &[&str]) -> JobResult {
     row.unwrap_or_else(|| panic!("nobody asked it to stop"))
 }
 
-/// The settings of `ground_truth::OWN_SETTINGS` are needed for this: see the next test.
+/// This result needs the settings of `ground_truth::OWN_SETTINGS`. The next test uses the defaults instead.
 #[test]
 fn epo_with_the_settings_of_small_problems_is_within_two_per_cent_of_the_two_state_optimum() {
     let row = train("epo", 400_000, &[]);
@@ -25,8 +26,10 @@ fn epo_with_the_settings_of_small_problems_is_within_two_per_cent_of_the_two_sta
     assert!(row.violation <= 0.05 * row.limit && row.stays_near.is_some(), "{row:?}");
 }
 
-/// Kills: defaults that violate the limit, or that stop earning. They are made for large tasks: on this one the bound
-/// `mu_max` keeps the penalty strict, and the policy stays at the safe action, 18 % below the optimum.
+/// This test fails if the default parameters violate the limit, or if the return is not that of the safe action.
+///
+/// The defaults are made for large tasks. On this small task the bound `mu_max` keeps the penalty strict. The policy
+/// therefore stays at the safe action, and its return is 18 % below the optimum.
 #[test]
 fn epo_with_its_default_parameters_keeps_the_limit_and_earns_the_safe_return() {
     let defaults =

@@ -1,17 +1,17 @@
-//! Claim: the results of training are those of the release notes, to the bit.
+//! Claim: the results of training are bit-identical to those of the last release.
 //!
-//! Every algorithm trains for two short epochs on a navigation and on a velocity task. The hash covers the tensors of the
-//! last checkpoint and the main columns of `progress.csv`, in a fixed order and without their names, so that a renamed key
-//! or a new column does not change it.
+//! Every algorithm trains for two short epochs on a navigation and on a velocity task. The hash covers the tensors of
+//! the last checkpoint and the main columns of `progress.csv`. They are hashed in a fixed order and without their
+//! names, so a renamed key or a new column does not change the hash.
 //!
-//! To renew the hashes after a change that is meant to change results:
+//! To update the hashes after a change that is meant to change results:
 //!
 //! ```sh
 //! EPO_RENEW=1 cargo test -p epo-lab --test pinned -- --nocapture    # prints the new table
 //! ```
 //! The changelog must then say "results change".
 //!
-//! The hashes hold on x86-64 with fused multiply-add; without it the networks round differently.
+//! The hashes are valid on x86-64 with fused multiply-add. Without it, the networks round differently.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -30,7 +30,7 @@ use epo_lab::train::Trainer;
 
 const TASKS: [&str; 2] = ["SafetyPointGoal1-v0", "SafetySwimmerVelocity-v1"];
 
-/// Task, algorithm and hash. See the header for how to renew it.
+/// Task, algorithm and hash. The header of this file says how to update the hashes.
 const HASHES: &[(&str, &str, &str)] = &[
     ("SafetyPointGoal1-v0", "epo", "0171363f84da8001"),
     ("SafetyPointGoal1-v0", "p3o", "ed15eff47161037f"),
@@ -50,7 +50,7 @@ const HASHES: &[(&str, &str, &str)] = &[
     ("SafetySwimmerVelocity-v1", "epo-released", "ab7ec576f0e4f45f"),
 ];
 
-/// The hash of what a short run has learned and recorded.
+/// Trains a short run in `dir` and returns the hash of its tensors and of its record.
 fn hash(task: &str, algo: &str, dir: &Path) -> String {
     let set = [
         &format!("run.task={task}"),
@@ -87,7 +87,7 @@ fn hash(task: &str, algo: &str, dir: &Path) -> String {
     checkpoint::sha256(&bytes)[..16].to_owned()
 }
 
-/// Kills: any change of a number anywhere between the environment and the parameters.
+/// This test fails if any change to the code changes the results of training.
 #[test]
 fn every_algorithm_learns_what_it_learned_in_the_last_release() {
     let mut table = String::new();

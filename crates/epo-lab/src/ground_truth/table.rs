@@ -1,56 +1,59 @@
-//! The table of learned policies compared with the optimum: mean and worst over seeds.
+//! The table that compares learned policies with the optimum: mean and worst value over seeds.
 
 use serde::Serialize;
 
 use super::JobResult;
 
-/// Mean and worst over seeds.
+/// Mean and worst value over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Over {
     /// Mean.
     pub mean: f64,
-    /// Worst value; each column says what is worse.
+    /// Worst value. The documentation of each field of [`Summary`] says what worse means.
     pub worst: f64,
 }
 
 impl Over {
-    /// Mean and worst of some values; a larger `badness` is worse.
+    /// Returns mean and worst of `values`. The worst value is the one with the largest `badness`.
     fn of(values: &[f64], badness: impl Fn(f64) -> f64) -> Self {
         let worst = values.iter().copied().max_by(|a, b| badness(*a).total_cmp(&badness(*b)));
         Self { mean: values.iter().sum::<f64>() / values.len() as f64, worst: worst.unwrap_or(f64::NAN) }
     }
 }
 
-/// One algorithm on one CMDP, over seeds.
+/// Results of one algorithm on one CMDP over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Name of the CMDP.
     pub cmdp: String,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algo: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// J_R* of the linear program.
+    /// Optimal return J_R* of the linear program.
     pub best_return: f64,
-    /// d.
+    /// Cost limit d.
     pub limit: f64,
-    /// J_R; the smallest is the worst.
+    /// Return J_R. The smallest is the worst.
     pub ret: Over,
-    /// J_C; the largest is the worst.
+    /// Cost J_C. The largest is the worst.
     pub cost: Over,
-    /// Gap in per cent; the one farthest from 0 is the worst. Below 0 the limit is violated.
+    /// Gap to the optimal return in per cent. The value farthest from 0 is the worst. A negative gap means that the
+    /// policy violates the limit.
     pub gap_percent: Over,
-    /// (J_C − d)⁺.
+    /// Violation of the limit: max(J_C − d, 0). The largest is the worst.
     pub violation: Over,
-    /// Number of steps to the first policy within the limit; `None` if a seed had none.
+    /// Number of steps up to the first policy within the limit. `None` if a seed had no such policy. The largest is the
+    /// worst.
     pub first_within: Option<Over>,
-    /// Number of steps after which the limit is kept; `None` if a seed ended above it.
+    /// Number of steps from which on the limit is met. `None` if a seed ended above the limit. The largest is the
+    /// worst.
     pub stays_within: Option<Over>,
-    /// The same for 1.1 d.
+    /// The same as `stays_within` for the limit 1.1 d.
     pub stays_near: Option<Over>,
 }
 
-/// Joins the seeds of each algorithm on each CMDP, in the order in which they first appear.
+/// Returns one summary per CMDP and algorithm, in the order in which they first appear in `rows`.
 pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
     let mut groups: Vec<Vec<&JobResult>> = Vec::new();
     for row in rows {
@@ -84,12 +87,13 @@ fn summary(rows: &[&JobResult]) -> Summary {
     }
 }
 
-/// The table in Markdown: "mean, worst" in each cell; steps in thousands, `–` if a seed never did.
+/// Returns the table in Markdown. Cells contain "mean, worst". Numbers of steps are in thousands; `–` means that at
+/// least one seed never reached the condition.
 pub fn markdown(summaries: &[Summary]) -> String {
     let mut text = "| CMDP | algorithm | optimum | return | limit | cost | gap % | violation | first ≤ d | stays ≤ d | stays ≤ 1.1 d |\n\
                     | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
         .to_owned();
-    // no “-0.0”
+    // adding 0.0 avoids “-0.0”
     let number = |x: f64, digits: usize| {
         let scale = 10_f64.powi(digits as i32);
         format!("{:.digits$}", (x * scale).round() / scale + 0.0)
@@ -119,7 +123,7 @@ pub fn markdown(summaries: &[Summary]) -> String {
     text
 }
 
-/// Every run, one line each; an empty cell is never.
+/// Returns all runs in CSV, one line each. An empty cell means that the run never reached the condition.
 pub fn csv(rows: &[JobResult]) -> String {
     let mut text = "cmdp,algo,seed,steps,best_return,limit,return,cost,gap_percent,violation,\
                     first_within,stays_within,stays_near\n"

@@ -1,9 +1,9 @@
-//! Drives a sweep: starts runs as child processes, watches them, and goes on where any earlier driver stopped.
+//! The driver of a sweep: it starts the runs as child processes, watches them and continues what earlier drivers began.
 //!
-//! One loop without threads: look for free runs, start them, look after the children, beat the hearts, show the
-//! overview. A run is a child (`epo train …`), so a crash of one is no crash of the others. Children have their own
-//! process group; a signal to the driver reaches each of them once, as SIGTERM, and they exit with 75 after a
-//! checkpoint.
+//! The driver is a single loop without threads. It starts free runs, handles children that have ended, writes
+//! heartbeats and reports an overview. Each run is a child process (`epo train …`), so a crash of one run does not
+//! affect the others. Each child has its own process group. When the driver is asked to stop, it sends each child one
+//! SIGTERM. The child then writes a checkpoint and exits with code 75.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,83 +17,84 @@ use std::time::{Duration, Instant};
 use super::journal::{Ended, Held, Journal, Process, Standing};
 use super::plan::Planned;
 
-/// Time between two looks at the children.
+/// Time between two checks whether children have ended.
 const POLL: Duration = Duration::from_millis(50);
-/// Time between two heartbeats, looks into the journal and overviews.
+/// Time between two heartbeats. Journal and overview are updated at the same interval, and when a child ends.
 const BEAT: Duration = Duration::from_secs(1);
-/// Exit code of a run that stopped at a checkpoint.
+/// Exit code of a run that was interrupted and has written a checkpoint.
 const INTERRUPTED: i32 = 75;
-/// Environment variable that tells a program that a sweep started it.
+/// Environment variable that is set in every process that a sweep starts.
 const CHILD: &str = "EPO_SWEEP_CHILD";
 
-/// How a sweep is driven.
+/// Options of [`drive`].
 #[derive(Clone, Debug)]
 pub struct DriveOptions {
-    /// Folder of the sweep; run folders are in its `runs/`.
+    /// Folder of the sweep; the run folders are in its subfolder `runs/`.
     pub dir: PathBuf,
-    /// Runs side by side.
+    /// Maximum number of runs at the same time.
     pub jobs: usize,
-    /// Threads of each run.
+    /// Number of threads of each run.
     pub threads: usize,
-    /// The program and its first arguments; `train …` follows.
+    /// The program and its first arguments; the driver appends `train …`.
     pub program: Vec<OsString>,
-    /// Try failed runs again.
+    /// Whether failed runs are tried again.
     pub retry: bool,
 }
 
-/// A run at work under this driver.
+/// A run that this driver is executing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
     /// Name and variant.
     pub label: String,
-    /// Environment steps so far.
+    /// Number of environment steps done.
     pub steps: u64,
-    /// Environment steps to the end.
+    /// Total number of environment steps of the run.
     pub of: u64,
-    /// Speed between the first and the last row that this driver saw; `None` before the second.
+    /// Environment steps per second, from the first to the newest row that this driver saw; `None` before the second
+    /// row.
     pub steps_per_second: Option<f64>,
 }
 
 /// State of the whole sweep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// All runs.
+    /// Number of all runs.
     pub total: usize,
-    /// Finished.
+    /// Number of finished runs.
     pub done: usize,
-    /// Failed.
+    /// Number of failed runs.
     pub failed: usize,
-    /// Held by other drivers.
+    /// Number of runs that other drivers hold.
     pub elsewhere: usize,
-    /// At work here.
+    /// Runs that this driver is executing.
     pub running: Vec<Running>,
-    /// Seconds to the end at the present speed, if anything is known.
+    /// Estimated seconds to the end of the sweep at the current speed; `None` if no speed is known yet.
     pub eta: Option<f64>,
-    /// Asked to stop: waits for the runs to save.
+    /// Whether the driver was asked to stop and is waiting for the runs to write their checkpoints.
     pub stopping: bool,
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// Finished.
+    /// The run is finished.
     Done(Ended),
-    /// Failed, with its log.
+    /// The run failed. The path is that of its log.
     Failed(Ended, PathBuf),
-    /// Not finished; the next `epo sweep` goes on with it.
+    /// The run is not finished; the next `epo sweep` continues it.
     Pending,
 }
 
-/// A child with everything that belongs to it.
+/// A child process with its lease and its progress.
 struct Job {
     index: usize,
     held: Held,
     child: Child,
     process: Process,
     began: Instant,
-    /// The first steps that were seen, and when.
+    /// First number of steps that was read from `progress.csv`, and when it was read.
     first: Option<(u64, Instant)>,
-    /// The newest steps that were seen, and when.
+    /// Newest number of steps that was read from `progress.csv`, and when it was read.
     last: Option<(u64, Instant)>,
 }
 
@@ -115,13 +116,16 @@ struct Driver<'a> {
     fates: Vec<Option<Fate>>,
     jobs: Vec<Job>,
     elsewhere: usize,
-    /// Steps per second of a run, as far as it is known.
+    /// Mean speed of the runs, in environment steps per second; `None` before it is known.
     pace: Option<f64>,
-    /// Runs that ended with 75 although nobody asked here: left for the next driver.
+    /// Runs that ended with exit code 75. This driver does not start them again; the next driver continues them.
     put_off: Vec<usize>,
 }
 
-/// Runs everything that is not done, until all is done or `stop` is set. One fate per run, in the order of `runs`.
+/// Executes all runs that are not done and returns one [`Fate`] per run, in the order of `runs`.
+///
+/// It returns when all runs have ended, or after `stop` was set and its children have ended. `observe` receives the
+/// overview about once per second and whenever a child has ended.
 pub fn drive(
     runs: &[Planned],
     options: &DriveOptions,
@@ -147,7 +151,7 @@ pub fn drive(
     }
     let result = driver.work(stop, observe);
     if result.is_err() {
-        // the folder is gone or full: leave no child behind
+        // an error of the file system or of starting a child: leave no child behind
         for job in &mut driver.jobs {
             let _ = job.child.kill();
             let _ = job.child.wait();
@@ -163,7 +167,7 @@ impl Driver<'_> {
         let mut asked = false;
         loop {
             let stopping = stop.load(Ordering::Relaxed);
-            let changed = self.reap(stopping)?; // a signal to everybody may have ended them before we pass it on
+            let changed = self.reap(stopping)?; // a signal to all processes may end children before `terminate` below
             if stopping && !asked {
                 asked = true;
                 for job in &self.jobs {
@@ -190,7 +194,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Starts free runs while there is room, and learns what the others did.
+    /// Starts free runs up to the maximum number of jobs, and reads the results of other drivers from the journal.
     fn start_free(&mut self) -> io::Result<()> {
         self.elsewhere = 0;
         for index in 0..self.runs.len() {
@@ -202,7 +206,7 @@ impl Driver<'_> {
             let record = run_folder(&self.options.dir, id).map(|dir| dir.join("progress.csv"));
             let mut standing = self.journal.standing(id, record.as_deref())?;
             if record.is_none() && matches!(standing, Standing::Done(_)) {
-                self.journal.undo(id)?; // somebody deleted it to have it made again
+                self.journal.undo(id)?; // a user deleted the run folder to repeat the run
                 standing = self.journal.standing(id, None)?;
             }
             match standing {
@@ -234,7 +238,7 @@ impl Driver<'_> {
             Some(dir) if dir.join("config.toml").exists() => args.extend(["--resume".into(), dir.into()]),
             begun => {
                 if let Some(dir) = begun {
-                    fs::remove_dir_all(dir)?; // killed before its first file: nothing is in it
+                    fs::remove_dir_all(dir)?; // the run was killed before it wrote `config.toml`
                 }
                 self.journal.replace(&run.id, "given.toml", &run.config)?;
                 args.extend(["--config".into(), folder.join("given.toml").into()]);
@@ -256,19 +260,19 @@ impl Driver<'_> {
         let child = match child {
             Ok(child) => child,
             Err(e) => {
-                self.journal.release(&held)?; // not its fault: it has not begun
+                self.journal.release(&held)?; // the run has not begun, so it has not failed
                 let program = program.display();
                 return Err(io::Error::new(e.kind(), format!("cannot start `{program}`: {e}")));
             }
         };
         let process = Process::of(child.id());
         let mut job = Job { index, held, child, process, began: Instant::now(), first: None, last: None };
-        self.journal.beat(&mut job.held, &job.process)?; // names the child as soon as there is one
+        self.journal.beat(&mut job.held, &job.process)?; // writes the child into the lease at once
         self.jobs.push(job);
         Ok(())
     }
 
-    /// Looks after children that have ended. True if any had.
+    /// Records the results of children that have ended. Returns whether any child has ended.
     fn reap(&mut self, asked: bool) -> io::Result<bool> {
         let mut changed = false;
         for i in (0..self.jobs.len()).rev() {
@@ -303,7 +307,7 @@ impl Driver<'_> {
         Ok(changed)
     }
 
-    /// Says that our runs are alive, and lets go of one that was taken over.
+    /// Writes the heartbeats of this driver's runs and kills a child whose run another driver has taken over.
     fn beat(&mut self) -> io::Result<()> {
         for i in (0..self.jobs.len()).rev() {
             let folder = run_folder(&self.options.dir, &self.jobs[i].held.id);
@@ -315,7 +319,7 @@ impl Driver<'_> {
             }
             if !self.journal.beat(&mut job.held, &job.process)? {
                 let mut job = self.jobs.remove(i);
-                job.child.kill()?; // its new holder goes on from the last checkpoint
+                job.child.kill()?; // the new holder continues from the last checkpoint
                 job.child.wait()?;
             }
         }
@@ -335,7 +339,7 @@ impl Driver<'_> {
         let open = |i: &usize| self.fates[*i].is_none();
         let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].steps).sum::<u64>()
             - running.iter().map(|r| r.steps.min(r.of)).sum::<u64>();
-        // a run that has just begun is taken to be as fast as the others, or as those before it
+        // a run without a known speed is assumed to have the mean speed of the others or, failing that, the last mean
         let known: Vec<f64> = running.iter().filter_map(|r| r.steps_per_second).collect();
         if !known.is_empty() {
             self.pace = Some(known.iter().sum::<f64>() / known.len() as f64);
@@ -353,47 +357,49 @@ impl Driver<'_> {
     }
 }
 
-/// The folder of run `id` of the sweep in `dir`, if it was begun: `dir/runs/ALGO-{TASK}/<id>`.
+/// Returns the folder `dir/runs/ALGO-{TASK}/<id>` of run `id` of the sweep in `dir`; `None` if it does not exist.
 pub fn run_folder(dir: &Path, id: &str) -> Option<PathBuf> {
     let parents = fs::read_dir(dir.join("runs")).ok()?;
     parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
 }
 
-/// The log of a run, locked; `None` while a process of an earlier driver still has it as its output. The child inherits
-/// the lock, so even one whose driver died before it could write down the child's number is waited for.
+/// Returns the log of a run, opened and locked; `None` while a child of an earlier driver still has it open.
+///
+/// A child inherits the lock with its output. So a child is noticed even if its driver died before it wrote the child's
+/// process id into the lease.
 fn free_log(folder: &Path) -> io::Result<Option<File>> {
     fs::create_dir_all(folder)?;
     let log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
     match log.try_lock() {
         Err(TryLockError::WouldBlock) => Ok(None),
-        _ => Ok(Some(log)), // a file system without locks has the leases alone
+        _ => Ok(Some(log)), // on a file system without locks, only the leases protect the run
     }
 }
 
 fn terminate(child: &Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // it may have ended by itself in the meantime
+        // an error is ignored: the child may have ended by itself in the meantime
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
 }
 
-/// Makes a child of a sweep end when its driver dies, however that happens. To be called first thing by `epo`.
+/// Makes this process receive SIGTERM when its driver dies, if a sweep started it (Linux only). `epo` calls this first.
 pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
     if std::env::var_os(CHILD).is_some() {
-        // a refusal, or a driver that is dead already, only means that an orphan runs on: the journal waits for it
+        // if this fails, or the driver is already dead, the child continues as an orphan and the journal waits for it
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
     }
 }
 
-/// The last words of a log, on one line.
+/// Returns the last two non-empty lines of a log, joined by ` / `.
 fn last_lines(log: &Path) -> String {
     let text = tail(log, 2000).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(2)..].join(" / ")
 }
 
-/// `TotalEnvSteps` of the last whole row.
+/// Returns `TotalEnvSteps` of the last complete row of a `progress.csv`.
 fn last_steps(progress: &Path) -> Option<u64> {
     let mut header = String::new();
     io::BufRead::read_line(&mut io::BufReader::new(File::open(progress).ok()?), &mut header).ok()?;
@@ -417,8 +423,9 @@ fn tail(path: &Path, bytes: u64) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Stands in for `epo train`: five rows, 30 ms each; seed 13 fails, SIGTERM stops it with 75 after a row. It
-    /// notes when two of it work on the same run, and every run that it completes.
+    /// A shell script that replaces `epo train`. It writes five rows, one every 30 ms, and fails for seed 13. After
+    /// SIGTERM it completes a row and exits with 75. It writes completed runs to `completed`, and runs that two
+    /// processes execute at the same time to `twice`.
     const FAKE: &str = r#"
         shift
         while [ $# -gt 0 ]; do
@@ -444,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_child_that_nobody_wrote_down_is_waited_for() {
-        // its driver died between starting it and naming it in the lease
+        // the driver died after it started the child and before it wrote the child into the lease
         let dir = tempfile::tempdir().unwrap();
         let log = free_log(dir.path()).unwrap().expect("nobody has it");
         let mut orphan = Command::new("sleep").arg("60").stdout(log).spawn().unwrap();
@@ -501,7 +508,7 @@ mod tests {
         let Fate::Failed(ended, log) = &fates[2] else { panic!("{fates:?}") };
         assert_eq!((ended.code, ended.message.as_str()), (Some(5), "exit code 5: it broke"));
         assert!(log.exists());
-        // again: nothing is run twice, the failure is remembered; with retry only it is tried
+        // a second drive runs nothing and reports the same failure; with `retry` it repeats only the failed run
         let again = drive(&runs, &options, &stop, &mut |_| {}).unwrap();
         assert_eq!(again, fates);
         options.retry = true;
@@ -519,7 +526,7 @@ mod tests {
         let mut seen = 0;
         let fates = drive(&runs, &options, &stop, &mut |_| {
             seen += 1;
-            stop.store(seen >= 2, Ordering::Relaxed); // the second look: somewhere in the middle
+            stop.store(seen >= 2, Ordering::Relaxed); // stop at the second overview, in the middle of the sweep
         });
         assert!(done(&fates.unwrap()) < 4);
         stop.store(false, Ordering::Relaxed);

@@ -1,17 +1,19 @@
-//! Who runs what: a folder per run with numbered leases, so that several processes on one shared folder never do a
-//! run twice and never lose one.
+//! The journal of a sweep: it assigns each run to one process. Several processes, also on several machines, can share a
+//! sweep folder. No run is done twice, and none is lost.
 //!
 //! ```text
-//! journal/<run>/given.toml     what `epo train` is given
-//! journal/<run>/lease-0001     made with O_EXCL by the process that runs it; its text changes with every heartbeat
-//! journal/<run>/lease-0002     a takeover: the higher number holds the run, whoever has a lower one has lost it
-//! journal/<run>/done.json      the end; written under another name and renamed
-//! journal/<run>/failed.json    the end, if it went wrong
-//! journal/<run>/log            what the run printed
+//! journal/<run>/given.toml     the configuration that `epo train` is given
+//! journal/<run>/lease-0001     lease of the process that does the run; made with O_EXCL, rewritten at each heartbeat
+//! journal/<run>/lease-0002     lease of a takeover: the process with the highest number holds the run
+//! journal/<run>/done.json      result of a finished run; written to a temporary file and renamed
+//! journal/<run>/failed.json    result of a failed run, written in the same way
+//! journal/<run>/log            output of the run
 //! ```
-//! A lease may be taken over when its holder has given it back, when holder and child are dead on this machine, or
-//! when neither the lease nor the run's record has changed for a while by the clock of the observer: clocks of
-//! different machines are never compared.
+//! A process may take over a run in three cases:
+//! - The holder has released its lease.
+//! - The holder and its child process ran on this machine and both have ended.
+//! - The holder is on another machine or its lease is half-written, and neither the lease nor `progress.csv` has
+//!   changed for two minutes. The observer uses its own clock; clocks of different machines are never compared.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,16 +23,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// How long a lease of another machine must be still before it is taken over.
+/// A lease of another machine may be taken over if it has not changed for this time.
 const STILL: Duration = Duration::from_secs(120);
 
-/// A process that cannot be mistaken for a later one of the same number.
+/// Identifies a process. A later process with the same process id has another start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
-    /// Which boot of which machine, and which of its containers.
+    /// Boot id, host name and PID namespace, which together identify the machine and the container.
     boot: String,
     pid: u32,
-    /// When it began, in the kernel's ticks since boot.
+    /// Start time, in clock ticks since boot.
     started: u64,
 }
 
@@ -39,7 +41,7 @@ impl Process {
         Self { boot: boot_id(), pid, started: started(pid).unwrap_or(0) }
     }
 
-    /// `None` if it belongs to another machine: nothing is known about it here.
+    /// Whether the process is alive; `None` if it belongs to another machine, where this cannot be known.
     fn is_alive(&self) -> Option<bool> {
         (self.boot == boot_id()).then(|| started(self.pid) == Some(self.started))
     }
@@ -48,58 +50,58 @@ impl Process {
 fn boot_id() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // numbers of processes mean something only within this, and containers may share the name of a host
+    // process ids are unique only within a PID namespace, and containers may share a host name
     let pids = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{}@{} {}", boot.trim(), host.trim(), pids.display())
 }
 
-/// Field 22 of `/proc/PID/stat`; `None` if there is no such process, or only its zombie.
+/// Start time of a process (field 22 of `/proc/PID/stat`); `None` if there is no such process or it is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace(); // the name may hold anything, spaces too
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace(); // the program name may contain spaces
     let state = fields.next()?;
     (state != "Z" && state != "X").then(|| fields.nth(18)?.parse().ok())?
 }
 
-/// The text of a lease.
+/// The content of a lease file, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Lease {
     holder: Process,
     child: Option<Process>,
-    /// Counts heartbeats.
+    /// Number of heartbeats.
     beat: u64,
-    /// Given back: the next may take it at once.
+    /// Whether the holder has given the run back. Another process may then take it at once.
     released: bool,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Exit code; `None` for a run that was killed.
+    /// Exit code; `None` for a run that was killed by a signal.
     pub code: Option<i32>,
-    /// Seconds under this holder.
+    /// Seconds that the run took under its last holder.
     pub seconds: f64,
-    /// Last words of a failed run.
+    /// Exit code or signal of a failed run, and the last lines of its log. Empty for a finished run.
     pub message: String,
 }
 
-/// What the journal says about a run.
+/// State of a run according to the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
     Done(Ended),
     Failed(Ended),
-    /// Somebody else holds it.
+    /// A process holds the run.
     Held,
-    /// Nobody does; the number of the lease that takes it.
+    /// No process holds the run. The value is the number that the next lease must have.
     Free(u32),
 }
 
-/// The journal of one sweep, seen by one process.
+/// The journal of one sweep, as one process uses it.
 #[derive(Debug)]
 pub(super) struct Journal {
     dir: PathBuf,
     me: Process,
-    /// What a lease looked like and since when, by run.
+    /// By run: the last observed size of `progress.csv` and text of the lease, and since when both are unchanged.
     seen: BTreeMap<String, (String, Instant)>,
 }
 
@@ -111,7 +113,7 @@ pub(super) struct Held {
     beat: u64,
 }
 
-/// For `map_err`: names the file, which the system's message does not.
+/// Adds the path of a file to an error. For use with `map_err`.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.to_owned();
     move |e| io::Error::new(e.kind(), format!("{}: {e}", path.display()))
@@ -127,7 +129,8 @@ impl Journal {
         self.dir.join(id)
     }
 
-    /// What is known about a run; `record` is its progress.csv, whose growth shows that it lives.
+    /// Returns the state of a run. `record` is the path of its `progress.csv`; a growing file shows that the run is
+    /// alive.
     pub(super) fn standing(&mut self, id: &str, record: Option<&Path>) -> io::Result<Standing> {
         if let Some(ended) = self.ended(id, "done.json")? {
             return Ok(Standing::Done(ended));
@@ -137,17 +140,17 @@ impl Journal {
         }
         let Some((number, text)) = self.newest(id)? else { return Ok(Standing::Free(1)) };
         let free = Standing::Free(number + 1);
-        let lease: Option<Lease> = serde_json::from_str(&text).ok(); // none while it is being written
+        let lease: Option<Lease> = serde_json::from_str(&text).ok(); // `None` if the file is only half-written
         if let Some(lease) = &lease {
             let child = lease.child.as_ref().map_or(Some(false), Process::is_alive);
             match (lease.holder.is_alive(), child) {
                 _ if lease.released && child != Some(true) => return Ok(free),
                 (Some(false), Some(false)) => return Ok(free),
-                (Some(_), _) => return Ok(Standing::Held), // alive here, or its child still is
+                (Some(_), _) => return Ok(Standing::Held), // the holder or its child is alive
                 (None, _) => {}
             }
         }
-        // of another machine, or half-written: free when nothing has moved for a while
+        // the lease is of another machine or half-written: the run is free once nothing has changed for `STILL`
         let size = record.and_then(|p| fs::metadata(p).ok()).map_or(0, |m| m.len());
         let look = format!("{size} {text}");
         let now = Instant::now();
@@ -170,7 +173,7 @@ impl Journal {
         }
     }
 
-    /// Number and text of the lease that counts.
+    /// Returns number and text of the lease with the highest number.
     fn newest(&self, id: &str) -> io::Result<Option<(u32, String)>> {
         let folder = self.folder(id);
         let entries = match fs::read_dir(&folder) {
@@ -183,7 +186,7 @@ impl Journal {
             newest = newest.max(name.to_str().and_then(|n| n.strip_prefix("lease-")?.parse::<u32>().ok()));
         }
         let Some(number) = newest else { return Ok(None) };
-        // a lease that is just being replaced on a shared disk may not be readable: as good as half-written
+        // on a shared disk, a lease may be unreadable while it is replaced; it is then treated as half-written
         Ok(Some((number, fs::read_to_string(self.lease_path(id, number)).unwrap_or_default())))
     }
 
@@ -191,8 +194,8 @@ impl Journal {
         self.folder(id).join(format!("lease-{number:04}"))
     }
 
-    /// Takes a free run; `None` if somebody else was faster. The number is the one that [`Standing::Free`] gave: a
-    /// fresh look could find, and rob, a lease that was made in between.
+    /// Takes a free run; returns `None` if another process took it first or it has ended. `number` must be the number
+    /// that [`Standing::Free`] gave. A number that is computed anew could take over a lease that was made in between.
     pub(super) fn acquire(&mut self, id: &str, number: u32) -> io::Result<Option<Held>> {
         let path = self.lease_path(id, number);
         fs::create_dir_all(self.folder(id)).map_err(at(&path))?;
@@ -202,7 +205,7 @@ impl Journal {
         }
         let held = Held { id: id.to_owned(), number, beat: 0 };
         self.write_lease(&held, None, false)?;
-        // it may have ended between the look and the lease
+        // the run may have ended after its state was read and before the lease was made
         if self.ended(id, "done.json")?.is_some() || self.ended(id, "failed.json")?.is_some() {
             self.release(&held)?;
             return Ok(None);
@@ -210,7 +213,7 @@ impl Journal {
         Ok(Some(held))
     }
 
-    /// Says that the run is still held; `false` if it was taken over.
+    /// Writes a heartbeat. Returns `false` if another process has taken over the run.
     pub(super) fn beat(&mut self, held: &mut Held, child: &Process) -> io::Result<bool> {
         if !self.still_mine(held)? {
             return Ok(false);
@@ -224,27 +227,27 @@ impl Journal {
         Ok(self.newest(&held.id)?.is_some_and(|(number, _)| number == held.number))
     }
 
-    /// Gives a run back unfinished.
+    /// Gives a run back, so that another process may take it at once.
     pub(super) fn release(&mut self, held: &Held) -> io::Result<()> {
         self.write_lease(held, None, true)
     }
 
-    /// Writes how a run ended; nothing if it was taken over.
+    /// Writes the result of a run and releases its lease. Does nothing if another process has taken over the run.
     pub(super) fn finish(&mut self, held: &Held, ended: &Ended, failed: bool) -> io::Result<()> {
         if !self.still_mine(held)? {
             return Ok(());
         }
         let text = serde_json::to_string(ended)?;
         self.replace(&held.id, if failed { "failed.json" } else { "done.json" }, &text)?;
-        self.release(held) // for the day when a failure is forgiven
+        self.release(held) // so that a failed run is free at once when it is retried
     }
 
-    /// Forgets that a run failed, so that it is tried again.
+    /// Deletes the record that a run failed, so that it is tried again.
     pub(super) fn forgive(&self, id: &str) -> io::Result<()> {
         self.forget(id, "failed.json")
     }
 
-    /// Forgets that a run is done, because its folder is gone.
+    /// Deletes the record that a run is done. Used if its run folder no longer exists.
     pub(super) fn undo(&self, id: &str) -> io::Result<()> {
         self.forget(id, "done.json")
     }
@@ -262,7 +265,7 @@ impl Journal {
         self.replace(&held.id, &format!("lease-{:04}", held.number), &serde_json::to_string(&lease)?)
     }
 
-    /// Writes a file of a run, whole or not at all.
+    /// Writes a file in the journal folder of a run atomically: a temporary file is written, synced and renamed.
     pub(super) fn replace(&self, id: &str, name: &str, text: &str) -> io::Result<()> {
         let dir = self.folder(id);
         let part = dir.join(format!(".{name}.{}", self.me.pid));
@@ -336,7 +339,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         gone.beat(&mut held, &Process::of(child.id())).unwrap();
         assert_eq!(other.standing("r", None).unwrap(), Standing::Held, "the child still writes");
-        child.kill().unwrap(); // not waited for: a zombie counts as dead
+        child.kill().unwrap(); // the child is now a zombie, which counts as dead
         while started(child.id()).is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }

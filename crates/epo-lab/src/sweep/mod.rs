@@ -1,4 +1,4 @@
-//! Many runs from one file: `epo sweep`.
+//! Sweeps: many runs that are described in one file (`epo sweep`).
 
 mod drive;
 mod journal;

@@ -1,16 +1,17 @@
-//! What a sweep file asks for, checked completely before the first run.
+//! Sweep files: parsing, and the list of their runs. Every run is checked before the first one starts.
 //!
 //! ```toml
-//! [base]                       # for every run
+//! [base]                       # settings of every run
 //! run.steps = 1e7
-//! [grid]                       # every combination; a path holds the list of its values
+//! [grid]                       # all combinations of the values; each key has a list of values
 //! run.task = ["SafetyPointGoal1-v0", "SafetyCarGoal1-v0"]
 //! run.algo = ["epo", "cpo"]
 //! run.seed = [0, 1, 2]
-//! [[list]]                     # instead of one more axis: each entry with the whole grid
+//! [[list]]                     # optional: each entry is combined with the whole grid
 //! train.gamma = 0.995
 //! ```
-//! Runs are ordered by task, then seed, then the rest: the first seed of a task is complete before the second begins.
+//! Runs are ordered by task, then by seed, then by the other settings. So all runs of a task with one seed come before
+//! those with the next seed.
 
 use std::collections::BTreeMap;
 
@@ -23,35 +24,37 @@ use crate::config::{ConfigError, ResolvedRun};
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// Name, made of what it is and a hash of its configuration: the same run has the same name in every sweep.
+    /// Name of the run: algorithm, task, seed and a hash of the given configuration. The same configuration has the
+    /// same name in every sweep.
     pub id: String,
-    /// What is given to `epo train --config`.
+    /// Configuration in TOML that `epo train --config` is given.
     pub config: String,
     /// Task id.
     pub task: String,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algo: String,
-    /// Seed.
+    /// Root seed of the run.
     pub seed: u64,
-    /// Environment steps to its end.
+    /// Total number of environment steps of the run.
     pub steps: u64,
-    /// What else was given to it and not to every run of the sweep, as `pmn linear, smooth softplus`.
+    /// Settings that not all runs of the sweep share, such as `pmn linear, smooth softplus`. Task, algorithm and seed
+    /// are left out because the name has them.
     pub variant: String,
 }
 
 impl Planned {
-    /// Its name, and its variant if there is one: for people to read.
+    /// Returns the name of the run, followed by its variant in parentheses if it has one.
     pub fn label(&self) -> String {
         if self.variant.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.variant) }
     }
 }
 
-/// What is wrong with a sweep file: all of it, not only the first mistake.
+/// The mistakes in a sweep file, one message each. [`SweepFile::plan`] collects the mistakes of all runs.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct PlanError(pub Vec<String>);
 
-/// A sweep file, parsed and not yet checked. Values may be replaced before [`SweepFile::plan`].
+/// A parsed sweep file. [`SweepFile::plan`] checks its values; they can be replaced before that.
 #[derive(Clone, Debug, Default)]
 pub struct SweepFile {
     base: Vec<(String, Value)>,
@@ -99,7 +102,7 @@ impl SweepFile {
         Ok(file)
     }
 
-    /// Gives every run this value, whatever the file says.
+    /// Sets a value for every run. It replaces all values that the file has for this key.
     pub fn set(&mut self, path: &str, value: Value) {
         self.grid.retain(|(p, _)| p != path);
         for entry in &mut self.list {
@@ -109,14 +112,14 @@ impl SweepFile {
         self.base.push((path.to_owned(), value));
     }
 
-    /// Replaces the values of an axis of the grid.
+    /// Sets the list of values of a key in the grid. It replaces the values in the grid and in `[base]`.
     pub fn set_axis(&mut self, path: &str, values: Vec<Value>) {
         self.grid.retain(|(p, _)| p != path);
         self.base.retain(|(p, _)| p != path);
         self.grid.push((path.to_owned(), values));
     }
 
-    /// Every run, each checked.
+    /// Returns all runs of the sweep in the order in which they start, or all mistakes.
     pub fn plan(&self) -> Result<Vec<Planned>, PlanError> {
         let mut axes = self.grid.clone();
         axes.sort_by_key(|(path, _)| {
@@ -144,7 +147,7 @@ impl SweepFile {
                     Err(message) => wrong.push(message),
                 }
             }
-            // the next point, the last axis fastest
+            // the next point of the grid; the last axis changes fastest
             let Some(axis) = (0..axes.len()).rev().find(|&k| point[k] + 1 < axes[k].1.len()) else { break };
             point[axis] += 1;
             point[axis + 1..].fill(0);
@@ -154,11 +157,11 @@ impl SweepFile {
     }
 }
 
-/// A run and its complete configuration, which is what makes it another run.
+/// Returns a run and its complete configuration. Two runs are the same if their complete configurations are equal.
 fn planned(config: &Table) -> Result<(Planned, String), String> {
     let text = config.to_string();
     let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| match &e {
-        // the keys of `algo` are those of the algorithm, and a sweep has several
+        // the valid keys of `algo` depend on the algorithm, so the message names it: a sweep may have several
         ConfigError::UnknownKey { key, .. } if key.starts_with("algo.") => {
             let algo = config.get("run").and_then(|run| run.get("algo")?.as_str()).unwrap_or("epo");
             format!("run.algo = \"{algo}\": {e}")
@@ -166,8 +169,8 @@ fn planned(config: &Table) -> Result<(Planned, String), String> {
         _ => e.to_string(),
     });
     let mut run = run?;
-    run.train.threads = 0; // the driver's, and no number depends on it
-    // what was given, as the values that it stands for: 1e7 and 10000000 are one run
+    run.train.threads = 0; // the driver sets the number of threads, and the results do not depend on it
+    // hash the parsed values, not their spelling: `1e7` and `10000000` are the same run
     let whole = run.to_toml();
     let resolved: Table = whole.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let text = as_in(config, &resolved).to_string();
@@ -180,7 +183,7 @@ fn planned(config: &Table) -> Result<(Planned, String), String> {
     Ok((Planned { id, config: text, task, algo, seed, steps, variant: String::new() }, whole))
 }
 
-/// Finds what the runs do not have in common beside task, algorithm and seed, which their names tell.
+/// Sets the variant of each run: the settings that not all runs share, without task, algorithm and seed.
 fn tell_apart(runs: &mut [Planned]) {
     let given = |run: &Planned| {
         let config: Table = run.config.parse().unwrap_or_default();
@@ -200,7 +203,8 @@ fn tell_apart(runs: &mut [Planned]) {
     }
 }
 
-/// The entries of `given` with the values that `resolved` has for them; threads, which resolve to this machine's, stay.
+/// Returns the entries of `given` with their values from `resolved`. `threads` keeps the given value, because its
+/// resolved value depends on this machine.
 fn as_in(given: &Table, resolved: &Table) -> Table {
     let entry = |(key, value): (&String, &Value)| {
         let value = match (value, resolved.get(key)) {
@@ -220,7 +224,7 @@ fn unknown_key(key: &str) -> String {
     format!("there is no `{key}` in a sweep file; did you mean `{}`?", near.unwrap_or("grid"))
 }
 
-/// Every leaf of a table with its dotted name, as values of its own.
+/// Returns a copy of every leaf of a table, with its dotted name.
 fn owned_leaves(table: &Table) -> impl Iterator<Item = (String, Value)> {
     leaves(table).into_iter().map(|(name, value)| (name, value.clone()))
 }
@@ -273,7 +277,7 @@ mod tests {
         assert_eq!(runs[3].label(), format!("{} (pmn linear, hidden [32, 32])", runs[3].id));
     }
 
-    /// Kills: names of what all runs share, of what the run's own name tells, and a list that only some are in.
+    /// This test fails if a variant names a setting that all runs share or that is part of the run's name.
     #[test]
     fn a_variant_is_what_the_name_does_not_tell() {
         assert!(plan(GRID).unwrap().iter().all(|run| run.variant.is_empty() && run.label() == run.id));
@@ -313,7 +317,7 @@ mod tests {
         assert_ne!(id("[base]\nrun.steps = 1e7\n"), id("[base]\nrun.steps = 2e7\n"));
         let same = plan("[grid]\nrun.limit = [1, 1.0]\n").unwrap_err().to_string();
         assert!(same.contains("two runs are the same"), "{same}");
-        // a default that is spelled out, and threads, make no other run
+        // a default value that is written out, or a number of threads, does not make a different run
         for list in ["train.gamma = 0.99", "train.threads = 2"] {
             let said = plan(&format!("[[list]]\n{list}\n[[list]]\nrun.seed = 0\n")).unwrap_err().to_string();
             assert!(said.contains("two runs are the same"), "{list}: {said}");

@@ -1,4 +1,4 @@
-//! Small environments and runs for the tests of this folder.
+//! A small environment and short runs for the tests in this folder.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -15,16 +15,16 @@ use epo_lab::LabError;
 use epo_lab::config::ResolvedRun;
 use epo_lab::train::{End, Trainer};
 
-/// A walk on a line that remembers its noise: position, speed and time are observed. Pushing right is rewarded, and
-/// costs beyond 1. Long episodes straddle epochs.
+/// A random walk on a line. The observation is the position and the fraction of the episode that has passed. The reward
+/// is the position, and a position above 1 has a cost of 1. Long episodes continue over several epochs.
 pub(crate) struct Walk {
     spec: EnvSpec,
     noise: Stream,
     x: f64,
     t: usize,
-    /// What the episode's `bad_step`-th step returns as its reward.
+    /// Number of a step in each episode, from 1, and the reward that this step returns.
     pub(crate) bad: Option<(u64, f64)>,
-    /// Never a cost.
+    /// Whether the cost is always 0.
     pub(crate) free: bool,
 }
 
@@ -70,7 +70,7 @@ impl Env for Walk {
     }
 }
 
-/// A run of the walk: 6 epochs of 4 × 50 steps, episodes of 70, unless set otherwise.
+/// Returns the configuration of a run on the walk: 6 epochs of 4 × 50 steps. The settings in `set` override it.
 pub(crate) fn config(set: &[&str]) -> ResolvedRun {
     let base = [
         "run.task=Walk",
@@ -100,7 +100,7 @@ pub(crate) fn train(
     Trainer::create(dir, run, make)?.train(&AtomicBool::new(false), |_| ())
 }
 
-/// The rows of `progress.csv` without the columns of the clock.
+/// Returns the header and the rows of `progress.csv`, without the columns of measured times.
 pub(crate) fn rows(dir: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(dir.join("progress.csv")).unwrap();
     let keep: Vec<bool> = text.lines().next().unwrap().split(',').map(|c| !c.starts_with("Time/")).collect();
@@ -109,7 +109,7 @@ pub(crate) fn rows(dir: &Path) -> Vec<Vec<String>> {
     text.lines().map(row).collect()
 }
 
-/// The column of `progress.csv` with this name.
+/// Returns the values of the column `name` of `progress.csv`.
 pub(crate) fn column(dir: &Path, name: &str) -> Vec<String> {
     let rows = rows(dir);
     let index = rows[0].iter().position(|c| c == name).unwrap();
