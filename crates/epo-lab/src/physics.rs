@@ -1,19 +1,20 @@
-//! Is fast physics the same task as published physics?
+//! Tests whether fast physics is equivalent to published physics.
 //!
-//! The same episodes are played with both: the same seeds, and policies that draw the same random numbers. For every
-//! metric x (return, cost, each cost term, length) of a task and a policy, with d_i = fast − published of seed i:
+//! Each episode is played with both, with the same seed and the same random numbers of the policy. Let x be a metric
+//! (return, cost, each cost term, length) of a task and a policy. Let d_i = fast − published for seed i:
 //!
 //! ```text
 //! margin      m = max(0.02 |mean x|, ½ · sd(x) / √100)       x with published physics
 //! equivalent  mean d ± t_{0.95, n−1} · sd(d) / √n  ⊂  (−m, m)     two one-sided tests at 5 %
 //! ```
-//! The differences are paired by seed, which makes them small: until the robot touches something, both simulations agree
-//! to about eight digits. Afterwards they part, as any two simulations do, and the noise of d is of the size of x. So the
-//! number of episodes is chosen for power: after a first batch the check plays on until m is [`POWER`] standard errors
-//! of mean d. That rule looks at the spread of d and never at its mean, so it does not favour either answer.
+//! The differences are paired by seed, which makes them small. Until the robot touches something, both simulations
+//! agree to about eight digits. After a contact they diverge, as any two simulations do, and d is as noisy as x.
 //!
-//! Return and cost must also pass a two-sample Kolmogorov–Smirnov test at 5 %, corrected by Holm's method for the number
-//! of such tests in the report. The pairs are correlated, which makes this test cautious.
+//! The number of episodes is therefore chosen for statistical power. After a first batch, episodes are added until m is
+//! [`POWER`] standard errors of mean d. This rule uses the spread of d but not its mean, so it favours neither result.
+//!
+//! Return and cost must also pass a two-sample Kolmogorov–Smirnov test at 5 %. Holm's method corrects for the number of
+//! such tests in the report. The pairs are correlated, which makes this test conservative.
 
 use std::ops::Range;
 use std::path::Path;
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::collect::ActionMap;
 use crate::{LabError, evaluate, runs};
 
-/// The tasks that are checked unless others are named: those with bodies that sleep, and one with gremlins.
+/// Tasks that are compared by default: tasks with bodies that come to rest, and Button2 with its gremlins.
 pub const TASKS: [&str; 10] = [
     "SafetyPointGoal1-v0",
     "SafetyPointGoal2-v0",
@@ -42,31 +43,32 @@ pub const TASKS: [&str; 10] = [
     "SafetyCarButton2-v0",
 ];
 
-/// Standard errors of the mean difference in a margin. With equal means a test then succeeds in 98 % of all cases:
-/// 2 Φ(4 − 1.645) − 1.
+/// Ratio of the margin to the standard error of the mean difference. If the means are equal, a test then shows
+/// equivalence with probability 2 Φ(4 − 1.645) − 1 = 98 %.
 pub const POWER: f64 = 4.0;
 
-/// Level of all tests.
+/// Significance level of all tests.
 const ALPHA: f64 = 0.05;
 
-/// Steps over which observations are compared, and the largest difference that is accepted before any contact: a body
-/// slower than 1e-4 m/s may sleep, and these steps are a second or two.
+/// Number of steps at the start of an episode over which observations are compared.
 const OPENING: usize = 50;
+/// Largest accepted difference of an observation before any contact. Fast physics may skip a body slower than 1e-4 m/s,
+/// and the compared steps last one or two seconds.
 const OBSERVATION_MARGIN: f64 = 1e-4;
 
-/// Who plays.
+/// Policy that chooses the actions.
 #[derive(Debug)]
 pub enum Player {
-    /// Actions are drawn evenly from the action space.
+    /// Actions are drawn uniformly from the action space.
     Random,
-    /// [`Driver`] seeks collisions.
+    /// Actions come from [`Driver`], which seeks collisions.
     Scripted,
-    /// The policy of a run folder; its actions are sampled, as in training.
+    /// Actions are sampled from the policy of a run folder, as in training.
     Trained(Box<(Policy, Normalizer)>),
 }
 
 impl Player {
-    /// The policy of a run folder, and its task.
+    /// Returns the task and the policy of a run folder.
     pub fn of_run(dir: &Path) -> Result<(String, Self), LabError> {
         let run = runs::read_config(dir)?;
         let spec = make_with(&run.run.task, Physics::Published)?.spec().clone();
@@ -74,7 +76,7 @@ impl Player {
         Ok((run.run.task, Self::Trained(Box::new((policy, normalizer)))))
     }
 
-    /// Name in the report.
+    /// Returns the name that the report uses.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -84,40 +86,40 @@ impl Player {
     }
 }
 
-/// How much is played.
+/// Numbers of episodes and threads of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Episodes per policy and physics in the first batch.
+    /// Number of episodes per policy and physics in the first batch; at least 2 are played.
     pub episodes: usize,
-    /// Most episodes per policy and physics.
+    /// Maximum number of episodes per policy and physics (raised to `episodes` if that is larger).
     pub max_episodes: usize,
     /// Number of threads. Does not change the results.
     pub threads: usize,
 }
 
-/// One comparison.
+/// Comparison of one metric for one task and one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Task id.
     pub task: String,
-    /// Who played.
+    /// Name of the policy: `random`, `scripted` or `trained`.
     pub policy: String,
-    /// Episodes with each physics.
+    /// Number of episodes with each physics.
     pub episodes: usize,
-    /// What was compared: `return`, `cost`, `length`, the name of a cost term, or `observation_before_contact`.
+    /// Compared metric: `return`, `cost`, `length`, the name of a cost term, or `observation_before_contact`.
     pub metric: String,
     /// Mean over the episodes with published physics.
     pub published: f64,
-    /// The same with fast physics. For `observation_before_contact`: the largest difference of an entry of an
-    /// observation in the first 50 steps, up to the first contact of the robot.
+    /// Mean over the episodes with fast physics. For `observation_before_contact`: the largest difference of any entry
+    /// of an observation in the first 50 steps, up to the first contact of the robot.
     pub fast: f64,
-    /// 90 % confidence interval of the mean difference: both one-sided tests at 5 % succeed if it lies within ± margin.
+    /// 90 % confidence interval of the mean difference. Both one-sided tests at 5 % succeed if it lies within ± margin.
     pub difference: [f64; 2],
-    /// Largest difference of the means that counts as equal.
+    /// Largest difference of the means that counts as equivalent.
     pub margin: f64,
-    /// p-value of the two-sample test, before the correction; for return and cost only.
+    /// p-value of the two-sample test before Holm's correction. Only for return and cost.
     pub p_value: Option<f64>,
-    /// Whether both physics are equal in this respect, by all tests.
+    /// True if all tests show that both physics are equivalent in this metric.
     pub equivalent: bool,
 }
 
@@ -128,12 +130,12 @@ impl Row {
     }
 }
 
-/// Decides on every row of a report; the correction of the two-sample tests depends on how many there are.
+/// Sets `equivalent` in every row of a report. Needs all rows, because Holm's correction depends on their number.
 pub fn judge(rows: &mut [Row]) {
     let mut tests: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].p_value.is_some()).collect();
     tests.sort_by(|&i, &j| f64::total_cmp(&p(&rows[i]), &p(&rows[j])));
     rows.iter_mut().for_each(|row| row.equivalent = row.within_margin());
-    // Holm: the smallest p-values are significant until the first that is not
+    // Holm's method: go through the p-values from the smallest, and stop at the first that is not significant.
     for (k, &i) in tests.iter().enumerate() {
         if p(&rows[i]) >= ALPHA / (tests.len() - k) as f64 {
             break;
@@ -146,10 +148,11 @@ fn p(row: &Row) -> f64 {
     row.p_value.unwrap_or(1.0)
 }
 
-/// Compares both physics of a task with one policy. `progress` is told episodes done and planned.
+/// Compares both physics of a task with one policy and returns one row per metric. Calls `progress` with the number of
+/// episodes done and planned.
 ///
 /// # Errors
-/// If the task does not exist, an environment fails, or with [`LabError::Interrupted`] if `stop` is set.
+/// Fails if the task does not exist or an environment fails. Returns [`LabError::Interrupted`] if `stop` is set.
 pub fn compare(
     task: &str,
     player: &Player,
@@ -193,12 +196,12 @@ pub fn compare(
     Ok(rows)
 }
 
-/// An episode with both physics.
+/// One episode, played with both physics.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Pair {
-    /// Return, cost, length and cost terms, with published and with fast physics.
+    /// Return, cost, length and cost terms: first with published, then with fast physics.
     metrics: [Vec<f64>; 2],
-    /// Largest difference of an observation before the first contact, over the first steps.
+    /// Largest difference of an observation in the first [`OPENING`] steps, before the first contact.
     opening: f64,
 }
 
@@ -215,7 +218,7 @@ fn column(pairs: &[Pair], side: usize, k: usize) -> Vec<f64> {
     pairs.iter().map(|pair| pair.metrics[side][k]).collect()
 }
 
-/// Standard error of the mean difference, both means, the interval of the difference, and the margin.
+/// Returns the standard error of the mean difference, both means, the interval of the difference, and the margin.
 fn statistics(pairs: &[Pair], k: usize) -> (f64, [f64; 2], [f64; 2], f64) {
     let n = pairs.len() as f64;
     let mean = |x: &[f64]| x.iter().sum::<f64>() / n;
@@ -231,7 +234,7 @@ fn statistics(pairs: &[Pair], k: usize) -> (f64, [f64; 2], [f64; 2], f64) {
     (error, [mean(&published), mean(&fast)], [centre - half, centre + half], margin)
 }
 
-/// Episodes after which the margin of every metric is [`POWER`] standard errors.
+/// Returns the number of episodes after which the margin of every metric is at least [`POWER`] standard errors.
 fn needed(pairs: &[Pair]) -> usize {
     let metrics = 0..pairs[0].metrics[0].len();
     let ratio = metrics.map(|k| {
@@ -242,7 +245,7 @@ fn needed(pairs: &[Pair]) -> usize {
     (pairs.len() as f64 * most * most).ceil() as usize
 }
 
-/// Plays the episodes of some seeds with both physics, in the order of the seeds.
+/// Plays one episode per seed with both physics and returns the results in the order of the seeds.
 fn play(
     envs: &[TaskEnv; 2],
     player: &Player,
@@ -280,7 +283,7 @@ fn play(
     Ok(played.into_iter().map(|(_, pair)| pair).collect())
 }
 
-/// One thread's environments and what the player needs.
+/// Environments and buffers of one thread.
 struct Worker<'a> {
     envs: [TaskEnv; 2],
     player: &'a Player,
@@ -291,7 +294,7 @@ struct Worker<'a> {
     chosen: Vec<f32>,
     obs: Vec<f64>,
     action: Vec<f64>,
-    /// Observations of the first steps before a contact, with each physics.
+    /// Observations of the first steps before any contact, for each physics.
     openings: [Vec<f64>; 2],
 }
 
@@ -318,7 +321,7 @@ impl<'a> Worker<'a> {
 
     fn pair(&mut self, seed: u64) -> Result<Pair, LabError> {
         let metrics = [self.episode(0, seed)?, self.episode(1, seed)?];
-        // up to the first contact with either physics
+        // `zip` ends at the shorter list, so the comparison ends at the first contact with either physics.
         let openings = self.openings[0].iter().zip(&self.openings[1]);
         let opening = openings.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         Ok(Pair { metrics, opening })
@@ -354,7 +357,7 @@ impl<'a> Worker<'a> {
         Ok(metrics)
     }
 
-    /// Writes the action of the player.
+    /// Writes the action of the policy to `self.action`.
     fn choose(&mut self, side: usize, stream: &mut Stream) {
         let env = &self.envs[side];
         match self.player {
@@ -378,7 +381,9 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// 95 % point of Student's t: the expansion in 1/ν around that of the normal distribution (error below 1e-3 from ν = 5).
+/// Returns the 95 % quantile of Student's t distribution with ν degrees of freedom.
+///
+/// It is an expansion in 1/ν around the normal quantile. The error is below 1e-3 for ν ≥ 5.
 fn student_t_95(nu: f64) -> f64 {
     const Z: f64 = 1.644_853_627;
     let (z3, z5, z7) = (Z.powi(3), Z.powi(5), Z.powi(7));
@@ -387,7 +392,9 @@ fn student_t_95(nu: f64) -> f64 {
         + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * Z) / (384.0 * nu.powi(3))
 }
 
-/// p-value of the two-sample Kolmogorov–Smirnov test for samples of equal size (asymptotic, with Stephens' correction).
+/// Returns the p-value of the two-sample Kolmogorov–Smirnov test for samples of equal size.
+///
+/// It is asymptotic, with Stephens' correction.
 fn kolmogorov_smirnov(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     a.sort_by(f64::total_cmp);
     b.sort_by(f64::total_cmp);
@@ -397,7 +404,7 @@ fn kolmogorov_smirnov(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     let root = (n / 2.0).sqrt();
     let lambda = (root + 0.12 + 0.11 / root) * gap;
     if lambda < 0.2 {
-        return 1.0; // the series does not converge there; the value is 1 to ten digits
+        return 1.0; // the series does not converge here; the value is 1 to ten digits
     }
     let term = |k: i32| {
         let sign = if k % 2 == 1 { 1.0 } else { -1.0 };

@@ -171,8 +171,8 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
 fn page(learned: &Learned<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
-        "\n{} seeds, {} steps each. Cells are the mean and the worst of the seeds; the worst gap is the one farthest \
-         from 0. The last three are thousands of steps; – if a seed never did.",
+        "\n{} seeds, {} steps each. Cells show the mean over the seeds and the worst seed; the worst gap is the one \
+         farthest from 0. The last three columns are in thousands of steps; “–” means that a seed never got there.",
         args.seeds, learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
