@@ -1,8 +1,8 @@
 //! The figures of a report and the curves as CSV.
 //!
-//! Each task has up to three figures: learning curves, final return over final cost, and diagnostics. If there are several
-//! tasks, one more figure shows the learning curves of all of them, for use in papers. The numbers of figures and lines
-//! are limited; the report says what is left out.
+//! Each task has up to three figures: learning curves, final return over final cost, and diagnostics. If there are
+//! several tasks, one more figure shows the learning curves of all of them, for use in papers. The numbers of figures
+//! and lines are limited; the report says what is left out.
 
 use std::collections::BTreeMap;
 

@@ -342,11 +342,11 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     let Some(group) = groups.first() else { return };
     if groups.iter().any(|g| g.runs[0].limit != group.runs[0].limit) {
         let message =
-            "The limits differ: returns are not compared, because they were not bought at equal safety.";
+            "The cost limits differ, so the returns are not compared: the runs are not equally safe.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     if best <= untrained {
-        let message = "No algorithm is safe and better than untrained: there is no score at equal safety.";
+        let message = "No safe algorithm is better than untrained, so there is no score at equal safety.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     for group in groups {

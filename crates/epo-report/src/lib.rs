@@ -6,8 +6,8 @@
 //!                                                          index.html (all of it, no network), report.md
 //! ```
 //! [`write()`] writes a report. [`history`] reads run folders of this program and of OmniSafe. This crate neither
-//! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit. A
-//! figure with smoothed costs says so.
+//! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit.
+//! A figure with smoothed costs says so.
 
 pub mod date;
 mod evaluation;
