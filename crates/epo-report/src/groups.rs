@@ -603,8 +603,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Kills: the rule of 90 % alone. An OmniSafe run of 100,000 steps in epochs of 20,000 lost its final values beside
-    /// one of ours with 128,000 in epochs of 32,000.
+    /// Fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
+    /// values if another run of the task has 128,000 steps in epochs of 32,000.
     #[test]
     fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
         let with = |algo: &str, epoch_steps: f64, epochs: usize| {
