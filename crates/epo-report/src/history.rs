@@ -542,8 +542,8 @@ mod tests {
         assert!((run.seconds().unwrap() - 32.0).abs() < 1e-9);
     }
 
-    /// Reads folders in the form of OmniSafe 0.5.0. The configuration has lists and nested tables, rows end in CR LF, and
-    /// there are columns that no report needs. One run has not finished its first epoch.
+    /// Reads folders in the form of OmniSafe 0.5.0. The configuration has lists and nested tables, rows end in CR LF,
+    /// and there are columns that no report needs. One run has not finished its first epoch.
     #[test]
     fn omnisafe_0_5_folders_are_read() {
         let config = |total: u32| {
