@@ -6,25 +6,25 @@ use epo_lab::LabError;
 use epo_lab::config::ConfigError;
 use epo_tasks::TaskError;
 
-/// How a command ended.
+/// Exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "the list is the contract; commands use them as they come")]
 pub(crate) enum Code {
-    /// Done.
+    /// The command succeeded.
     Done = 0,
-    /// Failed.
+    /// The command failed for a reason that has no code of its own.
     Failed = 1,
-    /// Wrong arguments or configuration.
+    /// The arguments or the configuration are wrong.
     Usage = 2,
-    /// A threshold that was asked for is not met.
+    /// The command worked, but a required threshold or check is not met.
     NotMet = 3,
     /// A run folder is unreadable or corrupt.
     Corrupt = 4,
-    /// Numbers became non-finite.
+    /// A number became NaN or infinite.
     NotFinite = 5,
-    /// Input or output failed, a full disk included.
+    /// Reading or writing failed, for example because the disk is full.
     Io = 74,
-    /// Interrupted; can be resumed.
+    /// The command was interrupted, or the run is in use by another process. It can be resumed.
     Interrupted = 75,
 }
 
@@ -35,7 +35,7 @@ impl From<Code> for ExitCode {
 }
 
 impl Code {
-    /// The code that an error stands for: the first cause that has one decides.
+    /// Returns the exit code of the first cause that has one, otherwise [`Code::Failed`].
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
             if let Some(Exit(code)) = cause.downcast_ref::<Exit>() {
@@ -47,7 +47,7 @@ impl Code {
             if cause.is::<std::io::Error>() {
                 return Self::Io;
             }
-            // what the user typed is at fault
+            // these errors come from what the user typed
             if cause.is::<ConfigError>()
                 || matches!(
                     cause.downcast_ref(),
@@ -75,13 +75,13 @@ impl Code {
     }
 }
 
-/// What the user is told: all causes but the exit code.
+/// Returns the message for the user: all causes of the error except the exit code.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let causes = error.chain().filter(|cause| !cause.is::<Exit>());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// An error that says how to exit: `bail_with(Code::Usage, "…")`.
+/// An error that sets the exit code: `anyhow::Error::new(Exit(Code::Usage)).context("…")`.
 #[derive(Debug, thiserror::Error)]
 #[error("exit code {}", .0.to_owned() as u8)]
 pub(crate) struct Exit(pub(crate) Code);

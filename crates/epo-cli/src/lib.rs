@@ -1,15 +1,15 @@
-//! The `epo` command as a library: arguments, one call into another library, an exit code.
+//! The `epo` command as a library. It parses the arguments, calls the other crates and returns an exit code.
 //!
-//! Results go to stdout, progress and messages to stderr. One file per command is in `commands/`.
+//! Results go to stdout; progress and messages go to stderr. Each command has one file in `commands/`.
 //!
-//! A program of your own has all commands of `epo`, and they know your tasks by their ids:
+//! Your own program can offer all commands of `epo` for your own tasks:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
 //!
 //! fn my_task() -> epo_tasks::navigation::NavigationTask {
 //!     # todo!()
-//!     // a robot, a scene and rules: see `examples/own_task`
+//!     // return a robot, a scene and rules; see `examples/own_task`
 //! }
 //!
 //! fn main() -> ExitCode {
@@ -42,35 +42,35 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Train an algorithm on a task, or go on with a run
+    /// Train an algorithm on a task, or continue a run
     Train(Box<commands::train::Args>),
-    /// Play episodes with a trained policy
+    /// Evaluate the trained policy of a run
     Eval(commands::eval::Args),
     /// List the algorithms with their parameters
     Algos(commands::algos::Args),
     /// List the tasks with their sizes, rewards and costs
     Tasks(commands::tasks::Args),
-    /// Step recorded reference episodes and report the largest differences
+    /// Replay recorded reference episodes and report the largest differences
     Parity(commands::parity::Args),
-    /// Measure speed
+    /// Measure speed, or compare the two physics simulations
     Bench(commands::bench::Args),
-    /// Write one episode of a random policy for a viewer
+    /// Write one episode of a random policy to a file that a viewer can show
     Rollout(commands::rollout::Args),
-    /// Learning curves, tables and one page from run folders
+    /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
-    /// Run a grid or list of configurations, in parallel, until all are done
+    /// Run a grid or a list of configurations in parallel
     Sweep(commands::sweep::Args),
-    /// Repeat an experiment of the paper and report on it
+    /// Repeat an experiment of the paper and write its report
     Repro(commands::repro::Args),
     /// Check the paper's statements on small problems whose optimum is known exactly
     Theory(commands::theory::Args),
 }
 
-/// Registers tasks with `register`, then runs the command that the arguments of this process name. Returns the exit code.
+/// Calls `register`, runs the command given by the arguments of this process, and returns the exit code.
 ///
-/// `register` is called once, before anything else. It calls [`epo_tasks::register`] or [`epo_tasks::register_env`] for
-/// each task of the program; `|| Ok(())` leaves the published tasks alone. A sweep starts this same program for each of
-/// its runs, so the runs know the tasks too.
+/// `register` is called once, before the arguments are parsed. It calls [`epo_tasks::register`] or
+/// [`epo_tasks::register_env`] for each task of the program. With `|| Ok(())` only the published tasks exist. A sweep
+/// starts this same program for each of its runs, so the registered tasks exist there too.
 pub fn run(register: impl FnOnce() -> Result<(), TaskError>) -> ExitCode {
     epo_lab::sweep::die_with_parent();
     let result = register().map_err(anyhow::Error::from).and_then(|()| command(Cli::parse().command));

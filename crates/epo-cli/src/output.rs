@@ -1,8 +1,8 @@
-//! Printing results.
+//! Prints results and messages.
 
 use std::io::{ErrorKind, Write};
 
-/// Writes a line to stderr. If nobody reads it any more, the work goes on without.
+/// Writes a line to stderr. Errors are ignored, so a closed stderr does not end the command.
 macro_rules! tell {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
@@ -10,7 +10,7 @@ macro_rules! tell {
     }};
 }
 
-/// Prints a result to stdout, with a line end. A reader that has gone (`epo tasks | head`) is no failure.
+/// Prints a result and a line end to stdout. A closed pipe (`epo tasks | head`) is not an error.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -19,17 +19,17 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// How this program was called, for commands that the user can copy: `epo`, or the path to it.
+/// Returns the name or path with which this program was started, for commands that the user can copy.
 pub(crate) fn program() -> String {
     std::env::args().next().unwrap_or_else(|| "epo".to_owned())
 }
 
-/// `1 run`, `2 runs`.
+/// Returns a number with its noun: `1 run`, `2 runs`.
 pub(crate) fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// `1 h 02 min`, `3 min 20 s` or `4 s`.
+/// Returns a duration as text: `1 h 02 min`, `3 min 20 s` or `4 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match (s / 3600, s / 60 % 60, s % 60) {
@@ -39,8 +39,8 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A Markdown table that is also aligned for the eye; the first row is the header, the first `texts` columns are texts,
-/// the others numbers.
+/// Returns the lines of a Markdown table with aligned columns. The first row is the header. The first `texts` columns
+/// are aligned to the left; the others hold numbers and are aligned to the right.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {
     let width = |c: usize| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0).max(3);
     let widths: [usize; N] = std::array::from_fn(width);

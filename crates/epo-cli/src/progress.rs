@@ -1,4 +1,4 @@
-//! Progress of a run on stderr: a bar on a terminal, a plain line per epoch otherwise.
+//! Shows the progress of a run on stderr: a bar on a terminal, otherwise one plain line per epoch.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -15,18 +15,18 @@ use crate::output::duration;
 #[derive(Debug)]
 pub(crate) struct Progress {
     to: To,
-    /// Environment steps of the whole run.
+    /// Number of environment steps of the whole run.
     steps: u64,
     limit: f64,
-    /// Metrics of the algorithm that a line shows, each with its symbol.
+    /// Metrics of the algorithm that are shown, each with its symbol.
     headlines: &'static [(&'static str, Metric)],
     /// Whether the user has been told that the run is stopping.
     told: bool,
-    /// Steps done and seconds taken after each of the last epochs.
+    /// Total steps and total seconds after each of the last epochs.
     recent: VecDeque<(u64, f64)>,
 }
 
-/// Epochs that the remaining time is estimated from.
+/// Number of epochs from which the remaining time is estimated.
 const RECENT: usize = 20;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum To {
 }
 
 impl Progress {
-    /// Progress of a run that has made `done` steps. `NO_COLOR` keeps the bar and removes its colours.
+    /// Returns the progress display of a run that has made `done` steps. `NO_COLOR` removes the colours of the bar.
     pub(crate) fn new(run: &ResolvedRun, done: u64, quiet: bool) -> Self {
         let steps = run.total_steps();
         let to = match (quiet, std::io::stderr().is_terminal()) {
@@ -60,7 +60,7 @@ impl Progress {
         Self { to, steps, limit, headlines, told: false, recent: VecDeque::new() }
     }
 
-    /// Prints a line above the bar.
+    /// Prints a line above the bar, unless `--quiet` is given.
     pub(crate) fn note(&self, text: &str) {
         match &self.to {
             To::Nowhere => {}
@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    /// Shows an epoch.
+    /// Shows the metrics of an epoch.
     pub(crate) fn row(&mut self, row: &Row, stop: &AtomicBool) {
         if stop.load(Relaxed) && !std::mem::replace(&mut self.told, true) {
             self.note("stopping after this epoch");
@@ -95,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// Seconds left at the mean speed of the last [`RECENT`] epochs; `None` until two epochs are done.
+    /// Returns the seconds left at the mean speed of the last [`RECENT`] epochs; `None` until two epochs are done.
     fn remaining(&mut self, done: u64, elapsed: f64) -> Option<f64> {
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -106,14 +106,14 @@ impl Progress {
         Some(per_step * self.steps.saturating_sub(done) as f64)
     }
 
-    /// Leaves the last state on the screen.
+    /// Ends the display and leaves its last state on the screen.
     pub(crate) fn finish(&self) {
         if let To::Bar(bar) = &self.to {
             bar.abandon();
         }
     }
 
-    /// `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
+    /// Returns the metrics of an epoch as text, such as `6420 steps/s  return 12.3  cost 30.1/25  α 0.5000  μ 8.2000`
     fn summary(&self, row: &Row) -> String {
         let number = |metric, digits: usize| match value(row, metric) {
             Some(x) => format!("{x:.digits$}"),
@@ -133,7 +133,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// Kills: an estimate from the last epoch alone, and one from the whole run.
+    /// Fails if the estimate uses only the last epoch, or the whole run.
     #[test]
     fn the_remaining_time_is_that_of_the_last_epochs() {
         let run = ResolvedRun::from_layers(None, &["run.steps=1e6".to_owned()]).unwrap();

@@ -1,7 +1,8 @@
-//! Dates.
+//! Converts dates to text.
 
-/// `2026-11-15-21-05-46`, the UTC date and time of a number of seconds since 1970 (Hinnant's algorithm for the civil
-/// date of a day number). Names of run folders hold it in this form.
+/// Returns the UTC date and time of a number of seconds since 1970, such as `2026-11-15-21-05-46`.
+///
+/// Names of run folders contain this form. The date is computed with Hinnant's algorithm.
 pub fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day) = (days / 146_097, days % 146_097);
@@ -15,7 +16,8 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}-{h:02}-{m:02}-{s:02}")
 }
 
-/// `2026-11-15 21:05` from a text that holds [`utc`]'s form, such as `seed-000-2026-11-15-21-05-46`.
+/// Returns `2026-11-15 21:05` from a text that contains a date in the form of [`utc`], such as
+/// `seed-000-2026-11-15-21-05-46`.
 pub(crate) fn minutes(text: &str) -> Option<String> {
     let is_date = |at: usize| {
         let part = text.get(at..at + 19)?;

@@ -1,4 +1,4 @@
-//! Evaluations of a run: `eval.json`, in its present form and in that of version 0.3.
+//! Reads the evaluations of a run from `eval.json`, in its present form and in the form of version 0.3.
 //!
 //! ```text
 //! now  {"hash", "evaluations": [{"policy": "mean"|"sampled", "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}]}
@@ -7,22 +7,22 @@
 
 use serde_json::Value;
 
-/// How actions were chosen.
+/// How actions are chosen in an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
-    /// Drawn from the policy, as in training.
+    /// Actions are sampled from the policy, as in training.
     Sampled,
-    /// The mean of the policy, or its likeliest action.
+    /// The action is the mean of the policy, or its most probable action if actions are discrete.
     Mean,
-    /// The file does not say.
+    /// The file does not contain this information.
     Unknown,
 }
 
 impl Policy {
-    /// Every way, in the order of tables.
+    /// All values, in the order of the tables.
     pub(crate) const ALL: [Self; 3] = [Self::Sampled, Self::Mean, Self::Unknown];
 
-    /// Name in tables and figures.
+    /// Returns the name for tables and figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled actions",
@@ -35,7 +35,7 @@ impl Policy {
 /// Means over the episodes of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// How actions were chosen.
+    /// How actions are chosen.
     pub policy: Policy,
     /// Number of episodes.
     pub episodes: u64,
@@ -43,11 +43,11 @@ pub struct Evaluation {
     pub ret: f64,
     /// Mean cost.
     pub cost: f64,
-    /// Share of the episodes whose cost is within the limit.
+    /// Fraction of the episodes whose cost is within the limit.
     pub within: Option<f64>,
 }
 
-/// Evaluations of an `eval.json`, and the hash of the checkpoint that was evaluated.
+/// Returns the evaluations in the text of an `eval.json`, and the hash of the evaluated checkpoint.
 pub(crate) fn parse(text: &str) -> Result<(Vec<Evaluation>, Option<String>), String> {
     let file: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let evaluations = match file.get("evaluations") {
@@ -79,7 +79,7 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
     })
 }
 
-/// The evaluation of a policy that has the most episodes; of two with as many, the last.
+/// Returns the evaluation of `policy` with the most episodes; if several have as many, the last of them.
 pub(crate) fn of_policy(evaluations: &[Evaluation], policy: Policy) -> Option<&Evaluation> {
     evaluations.iter().filter(|e| e.policy == policy).max_by_key(|e| e.episodes)
 }

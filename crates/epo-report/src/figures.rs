@@ -1,7 +1,8 @@
 //! The figures of a report and the curves as CSV.
 //!
-//! For each task: learning curves, the plane of return and cost, and diagnostics. For several tasks together: learning
-//! curves in one figure, for papers. Numbers of figures and lines are bounded; what is left out is said.
+//! Each task has up to three figures: learning curves, final return over final cost, and diagnostics. If there are
+//! several tasks, one more figure shows the learning curves of all of them, for use in papers. The numbers of figures
+//! and lines are limited; the report says what is left out.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,16 @@ use crate::plot::figure::{Across, Figure, MOST_LINES, Mark, Panel, Series};
 use crate::table::{csv_text, number};
 use crate::{Band, Options};
 
-/// Most tasks whose figures are drawn.
+/// Maximum number of tasks whose figures are drawn.
 pub(crate) const MOST_TASKS: usize = 40;
-/// Most tasks of the figure of all tasks.
+/// Maximum number of tasks in the figure of all tasks.
 const MOST_TOGETHER: usize = 12;
-/// Most runs of one algorithm in a plane.
+/// Maximum number of runs of one algorithm in the figure of return over cost.
 const MOST_MARKS: usize = 200;
 
 /// One drawn figure.
 pub(crate) struct Drawn {
-    /// Path below `figures/`, without ending.
+    /// Path below `figures/`, without file extension.
     pub name: String,
     pub title: String,
     /// What the figure shows and what it leaves out.
@@ -33,20 +34,20 @@ pub(crate) struct Drawn {
     pub png: Vec<u8>,
 }
 
-/// Everything that is drawn.
+/// All figures and curves of a report.
 pub(crate) struct Figures {
-    /// By task: its figures, in the order of the page.
+    /// Figures of each task, in the order of the page.
     pub tasks: Vec<Vec<Drawn>>,
-    /// All tasks in one figure, if there are several.
+    /// The figure of all tasks; `None` if there is only one task.
     pub together: Option<Drawn>,
-    /// Curves as CSV: file name without ending, and content.
+    /// Curves as CSV: file name without extension, and content.
     pub curves: Vec<(String, String)>,
-    /// What is not drawn because there is too much of it.
+    /// Sentences that say what is not drawn because a maximum is exceeded.
     pub left_out: Vec<String>,
 }
 
 impl Figures {
-    /// Every figure.
+    /// Returns all figures.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Drawn> {
         self.together.iter().chain(self.tasks.iter().flatten())
     }
@@ -55,7 +56,7 @@ impl Figures {
         let legend = legend(groups);
         let by_task: Vec<&[Group]> = groups.chunk_by(|a, b| a.task == b.task).collect();
         let mut names = FileNames::default();
-        names.name(TOGETHER); // no task has this name
+        names.name(TOGETHER); // reserves the name, so that no task gets it
         let named: Vec<(String, &[Group])> = by_task.iter().map(|g| (names.name(&g[0].task), *g)).collect();
         let curves = |(name, of_task): &(String, &[Group])| {
             let panels = learning_curves(of_task, &legend, options);
@@ -90,13 +91,13 @@ impl Figures {
     }
 }
 
-/// Name of the figure of all tasks.
+/// File name of the figure of all tasks.
 const TOGETHER: &str = "overview";
 
-/// Index of every label; the index is the colour, the same in all figures.
+/// Returns the index of every label. The index selects the colour, so a label has the same colour in all figures.
 fn legend(groups: &[Group]) -> BTreeMap<&str, usize> {
     let mut by_size: Vec<&[Group]> = groups.chunk_by(|a, b| a.task == b.task).collect();
-    by_size.sort_by_key(|g| std::cmp::Reverse(g.len())); // the fullest task has the labels in their order
+    by_size.sort_by_key(|g| std::cmp::Reverse(g.len())); // the task with the most groups orders the labels
     let mut legend = BTreeMap::new();
     for group in by_size.into_iter().flatten() {
         let next = legend.len();
@@ -105,7 +106,7 @@ fn legend(groups: &[Group]) -> BTreeMap<&str, usize> {
     legend
 }
 
-/// Names by entry, of the groups that are shown only.
+/// Returns the legend names by index. Names of groups that are not shown are empty.
 fn names(groups: &[&Group], legend: &BTreeMap<&str, usize>) -> Vec<String> {
     let mut names = Vec::new();
     for group in groups {
@@ -116,7 +117,7 @@ fn names(groups: &[&Group], legend: &BTreeMap<&str, usize>) -> Vec<String> {
     names
 }
 
-/// Limits of some groups: one line if all have the same, else one in the colour of each.
+/// Returns the limit lines of groups: one line if all limits are equal, otherwise one line per group in its colour.
 fn limits(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<(f64, Option<usize>)> {
     let limit = |group: &Group| group.runs[0].limit;
     match groups.iter().all(|g| limit(g) == limit(&groups[0])) {
@@ -125,12 +126,12 @@ fn limits(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<(f64, Option<
     }
 }
 
-/// Task id as a heading.
+/// Returns the task id without the prefix `Safety`, for headings.
 fn short(task: &str) -> String {
     task.strip_prefix("Safety").filter(|rest| !rest.is_empty()).unwrap_or(task).to_owned()
 }
 
-/// Return and cost of one task.
+/// Returns the panels for the return and the cost of one task.
 fn learning_curves(groups: &[Group], legend: &BTreeMap<&str, usize>, options: &Options) -> [Panel; 2] {
     let panel = |name: &str, value: fn(&Point) -> f64, window: usize| Panel {
         title: short(&groups[0].task),
@@ -153,7 +154,7 @@ fn draw(name: String, title: String, caption: String, figure: &Figure) -> Drawn 
     Drawn { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
 }
 
-/// The figures of one task.
+/// Returns the figures of one task.
 fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options: &Options) -> Vec<Drawn> {
     let groups = &groups[..groups.len().min(MOST_LINES)];
     let task = &groups[0].task;
@@ -182,7 +183,7 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
     drawn
 }
 
-/// Says what line, thin lines and band are, as far as they are there.
+/// Returns a caption that explains the line, the thin lines and the band, if they are present.
 fn curve_caption(series: &[Series], options: &Options) -> String {
     let mut text = match series.iter().any(|s| !s.seeds.is_empty()) {
         true => "Line: mean over the seeds. Thin lines: single seeds.".to_owned(),
@@ -197,7 +198,7 @@ fn curve_caption(series: &[Series], options: &Options) -> String {
     text
 }
 
-/// Final return over final cost, a mark for each run; `None` if no run has final values.
+/// Returns the figure of final return over final cost with one mark per run; `None` if no run has final values.
 fn plane(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Option<Panel> {
     let mut marks = Vec::new();
     for group in groups {
@@ -225,7 +226,7 @@ fn plane(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Option<Panel> {
     })
 }
 
-/// One panel for each diagnostic that a run has.
+/// Returns one panel for each diagnostic that at least one run has.
 fn diagnostics(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<Panel> {
     let panel = |(which, (_, name)): (usize, &(epo_core::Metric, &str))| {
         let series: Vec<Series> =
@@ -236,7 +237,7 @@ fn diagnostics(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<Panel> {
     DIAGNOSTICS.iter().enumerate().filter_map(panel).collect()
 }
 
-/// Learning curves of several tasks in one figure: returns above, costs below, up to four tasks in a row.
+/// Returns one figure with the learning curves of several tasks: returns above, costs below, up to four tasks per row.
 fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Options) -> Option<Drawn> {
     if !(2..=MOST_TOGETHER).contains(&by_task.len()) {
         return None;
@@ -244,7 +245,7 @@ fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Opti
     let of_task = |groups: &&[Group]| {
         let mut panels = learning_curves(&groups[..groups.len().min(MOST_LINES)], legend, options);
         for series in panels.iter_mut().flat_map(|p| &mut p.series) {
-            series.seeds.clear(); // too small to be told apart
+            series.seeds.clear(); // the panels are too small to show single seeds
         }
         panels
     };
@@ -307,7 +308,7 @@ mod tests {
         assert!(two.tasks[0][1].svg.contains("EPO, seed 1, end of training: return 1.00, cost 9.00"));
     }
 
-    /// Kills: figures without a bound, and a bound without a word about it.
+    /// Fails if the number of figures is not limited, or if the report does not say what is left out.
     #[test]
     fn what_is_too_much_for_figures_is_said() {
         let (many, _) = figures(MOST_TASKS + 2, &["epo"], 1);

@@ -1,4 +1,4 @@
-//! Reading files of unknown origin, and names and texts that are safe to write.
+//! Reads untrusted files, and makes file names and texts that are safe to write.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,14 +6,14 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Largest configuration, evaluation or manifest that is read, in bytes.
+/// Maximum size of a configuration, evaluation or manifest, in bytes; larger files are not read.
 pub(crate) const MOST_BYTES: u64 = 16 << 20;
-/// Largest `progress.csv` that is read, in bytes.
+/// Maximum size of a `progress.csv`, in bytes; larger files are not read.
 pub(crate) const MOST_RECORD_BYTES: u64 = 4 << 30;
 
-/// Opens a regular file of at most `most` bytes; `None` if there is none. The error is a full sentence.
+/// Opens a regular file of at most `most` bytes; `None` if it does not exist. The error is a full sentence.
 ///
-/// A FIFO or a device, which could block or never end, is refused before it is opened.
+/// A FIFO or a device is refused before it is opened, because reading it could block or never end.
 pub(crate) fn open(path: &Path, most: u64) -> Result<Option<(File, fs::Metadata)>, String> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let wrong = |why: String| format!("{name} cannot be read: {why}.");
@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path, most: u64) -> Result<Option<(File, fs::Metadata)
     Ok(Some((file, about)))
 }
 
-/// Reads a regular file of at most [`MOST_BYTES`] bytes as text; `None` if there is none.
+/// Reads a regular file of at most [`MOST_BYTES`] bytes as text; `None` if it does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, String> {
     let Some((file, _)) = open(path, MOST_BYTES)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -41,8 +41,9 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, String> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Text from a file or a folder name, safe for a terminal: control characters (escape codes and line ends among them)
-/// and marks that change the direction of writing become `�`.
+/// Returns a text that is safe to print on a terminal.
+///
+/// Control characters, including escape codes and line ends, become `�`. So do marks that change the writing direction.
 ///
 /// ```
 /// assert_eq!(epo_report::printable("EPO\x1b[2J"), "EPO�[2J");
@@ -58,7 +59,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `text` with at most `most` characters; a longer one ends in `…`.
+/// Returns `text` with at most `most` characters; a shortened text ends in `…`.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -66,13 +67,13 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     }
 }
 
-/// Hands out file names: letters, digits, `-`, `_` and `.` only, at most 90 characters, and no name twice.
+/// Makes unique file names of at most 90 characters: letters, digits, `-`, `_` and `.` only.
 #[derive(Debug, Default)]
 pub(crate) struct FileNames(BTreeSet<String>);
 
 impl FileNames {
-    /// A file name without ending for `text`. It is `text` itself if that is safe and free; otherwise it ends in a
-    /// hash of `text`, so that `A/B` and `A_B` have different names.
+    /// Returns a file name without extension for `text`. It is `text` itself if that is safe and not yet used.
+    /// Otherwise it ends in a hash of `text`, so that `A/B` and `A_B` have different names.
     pub(crate) fn name(&mut self, text: &str) -> String {
         const MOST: usize = 80;
         let safe = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -80,7 +81,7 @@ impl FileNames {
         if stem.is_empty() || stem.starts_with(['.', '-']) {
             stem.insert(0, '_');
         }
-        // names that differ only in case are one name on some file systems
+        // some file systems do not distinguish upper and lower case
         if stem == text && self.0.insert(stem.to_lowercase()) {
             return stem;
         }
@@ -92,7 +93,7 @@ impl FileNames {
     }
 }
 
-/// 32-bit FNV-1a hash.
+/// Returns the 32-bit FNV-1a hash.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, &b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
@@ -101,7 +102,7 @@ fn fnv(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Kills: a mapping without a hash, a name without a limit, names that leave the folder, names that differ in case.
+    /// Fails if names lack the hash, are too long, leave the folder, or differ only in case.
     #[test]
     fn no_two_texts_have_one_file_name() {
         let mut names = FileNames::default();

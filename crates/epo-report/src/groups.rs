@@ -1,12 +1,12 @@
-//! Runs sorted into comparable groups, and what each run achieved.
+//! Sorts runs into groups that differ only in the seed, and computes the results of each run.
 //!
 //! ```text
-//! group          everything but the seed is equal; runs of one algorithm that differ in the config are told apart
-//! final          mean over the last share of a run's steps (10 % unless told)
+//! group          runs that are equal in everything but the seed; other settings of an algorithm make another group
+//! final          mean over the last part of a run's steps (default: the last 10 %)
 //! feasible       final cost ≤ d
-//! above          share of epochs with J_c > d
+//! above          fraction of epochs with J_c > d
 //! excess         Σ over epochs of max(0, J_c − d)
-//! stays from     first epoch after which no epoch is above the limit again
+//! stays from     first epoch from which on no epoch is above the limit
 //! score          max(0, (R − R₀) / (R* − R₀)) if feasible, else 0     (equal safety)
 //!                R₀: mean return of the first epochs of the task's runs (untrained)
 //!                R*: best mean final return among the algorithms whose mean final cost is within the limit
@@ -31,25 +31,25 @@ pub enum Band {
     Ci95,
 }
 
-/// What a run achieved.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Achieved {
     /// Final return.
     pub ret: f64,
     /// Final cost.
     pub cost: f64,
-    /// Limit that it was given.
+    /// Cost limit of the run.
     pub limit: f64,
-    /// Share of epochs above the limit.
+    /// Fraction of epochs with a cost above the limit.
     pub above: f64,
-    /// Sum over epochs of the cost above the limit.
+    /// Sum over epochs of `max(0, cost − limit)`.
     pub excess: f64,
-    /// First epoch after which it stays feasible; `None` if the last one is above the limit.
+    /// First epoch from which on no epoch is above the limit; `None` if the last epoch is above it.
     pub stays_from: Option<usize>,
 }
 
 impl Achieved {
-    /// What `run` achieved, final values taken over the last `share` of its steps.
+    /// Returns the results of `run`. Final values are means over the last `share` (a fraction) of its steps.
     pub fn of(run: &Run, share: f64) -> Self {
         let end = run.points.last().map_or(0.0, |p| p.steps);
         let last: Vec<_> = run.points.iter().filter(|p| p.steps > end * (1.0 - share)).collect();
@@ -69,13 +69,15 @@ impl Achieved {
         }
     }
 
-    /// Is the final cost within the limit?
+    /// Returns true if the final cost is within the limit.
     pub fn feasible(&self) -> bool {
         self.cost <= self.limit
     }
 
-    /// `Greater` if this run is better: a feasible one beats one that is not; among feasible ones the return decides,
-    /// among the others the lower cost above the limit.
+    /// Returns `Greater` if this run is better.
+    ///
+    /// A feasible run is better than an infeasible one. Of two feasible runs, the one with the higher return is better.
+    /// Of two infeasible runs, the one that exceeds its limit by less is better.
     pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
         match (self.feasible(), other.feasible()) {
             (true, true) => self.ret.total_cmp(&other.ret),
@@ -92,19 +94,19 @@ pub struct Group {
     pub task: String,
     /// Name in legends and tables.
     pub label: String,
-    /// What the name stands for, if it is a letter: the values that differ from other runs of the algorithm.
+    /// Settings that differ from other runs of the algorithm. `Some` only if the label has a letter in their place.
     pub variant: Option<String>,
-    /// All its runs, by seed.
+    /// All runs, sorted by seed.
     pub runs: Vec<Run>,
-    /// Indices of the runs that got as far as the others of the task: those with final values.
+    /// Indices of the runs with final values, which are those about as long as the longest run of the task.
     pub reached: Vec<usize>,
-    /// What each run of `reached` achieved.
+    /// Results of each run in `reached`.
     pub achieved: Vec<Achieved>,
-    /// Score at equal safety of each of `achieved`; empty if the task has no safe algorithm to compare with.
+    /// Score at equal safety of each entry of `achieved`. Empty if the task has no score (see the notes of the report).
     pub scores: Vec<f64>,
 }
 
-/// Config paths that never tell two experiments apart.
+/// Returns true for configuration keys that do not separate groups, such as the seed.
 pub(crate) fn is_incidental(path: &str) -> bool {
     const KEYS: [&str; 8] = [
         "run.seed",
@@ -120,7 +122,7 @@ pub(crate) fn is_incidental(path: &str) -> bool {
     KEYS.contains(&path) || TABLES.iter().any(|t| path.starts_with(t)) || path == "exp_name"
 }
 
-/// Name of an algorithm as papers write it.
+/// Returns the name of an algorithm as papers write it.
 fn display(source: Source, algo: &str) -> String {
     match source {
         Source::OmniSafe => format!("{algo} (OmniSafe)"),
@@ -129,7 +131,7 @@ fn display(source: Source, algo: &str) -> String {
     }
 }
 
-/// Order of the legend: the order of the list of algorithms, then unknown names, then OmniSafe's runs.
+/// Returns the rank in the legend: known algorithms in their order, then unknown names, then OmniSafe's runs.
 fn rank(label: &str) -> usize {
     let order = AlgoConfig::all_defaults();
     let name = label.split([' ', ',']).next().unwrap_or(label);
@@ -137,7 +139,7 @@ fn rank(label: &str) -> usize {
     if label.contains("(OmniSafe)") { order.len() + 1 } else { rank }
 }
 
-/// Order of the tasks: as the paper shows them, then the rest by name.
+/// Returns the rank of a task: the order of the paper; all other tasks come last.
 fn task_rank(task: &str) -> usize {
     const ORDER: [&str; 8] = [
         "PointGoal1",
@@ -152,11 +154,12 @@ fn task_rank(task: &str) -> usize {
     ORDER.iter().position(|o| task.contains(o)).unwrap_or(ORDER.len())
 }
 
-/// A run has final values if it has at least this share of the steps of the longest run of its task, or ends at most one
-/// epoch before it (the longer epoch of the two counts).
+/// Fraction of the steps of the longest run of the task that a run needs to have final values.
+///
+/// A run that ends at most one epoch before the longest run has final values too. The longer epoch of the two counts.
 const REACHED: f64 = 0.9;
 
-/// Sorts runs into groups, by task and then in the order of the legend.
+/// Returns the groups of runs, sorted by task and then in the order of the legend.
 pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<Group> {
     let labels = labels(&runs);
     let mut sorted: BTreeMap<((usize, String), usize, Label), Vec<Run>> = BTreeMap::new();
@@ -187,7 +190,7 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
     groups
 }
 
-/// Longest text of differences that is shown in a legend; beyond it variants are called A, B, …
+/// Maximum length of the differing settings in a legend. If they are longer, variants are called A, B, …
 const LONGEST: usize = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,10 +199,10 @@ struct Label {
     variant: Option<String>,
 }
 
-/// Stands for the value of a key that a run does not have.
+/// Text that is shown for a key that a run does not have.
 const NOT_SET: &str = "not set";
 
-/// A name for each run: its algorithm, and the settings in which it differs from runs of the same algorithm and task.
+/// Returns a name for each run: its algorithm, and the settings that differ among runs of that algorithm and task.
 fn labels(runs: &[Run]) -> Vec<Label> {
     let mut experiments: BTreeMap<(Source, &str, &str), Vec<usize>> = BTreeMap::new();
     for (i, run) in runs.iter().enumerate() {
@@ -208,7 +211,7 @@ fn labels(runs: &[Run]) -> Vec<Label> {
     let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
     let mut known: BTreeMap<(Source, &str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (&(source, algo, task), members) in &experiments {
-        // how many runs have the key, and its values
+        // for each key: the number of runs that have it, and its values
         let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
         for run in members.iter().map(|&i| &runs[i]) {
             for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
@@ -217,7 +220,7 @@ fn labels(runs: &[Run]) -> Vec<Label> {
                 seen.insert(value);
             }
         }
-        // a key that only some of the runs have: of another version, with other defaults
+        // A key that only some runs have also differs: those runs come from another version, with other defaults.
         let differs = |holders: usize, seen: &BTreeSet<&str>| seen.len() > 1 || holders < members.len();
         for (key, (holders, seen)) in &values {
             if differs(*holders, seen) {
@@ -262,13 +265,13 @@ fn labels(runs: &[Run]) -> Vec<Label> {
     runs.iter().zip(&own).map(label).collect()
 }
 
-/// A, B, …, Z, A2, B2, …
+/// Returns the letter of a variant: A, B, …, Z, A2, B2, …
 fn letter(place: usize) -> String {
     let letter = char::from(b'A' + (place % 26) as u8);
     if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
-/// Runs by seed; of two with the same seed the longer one stays.
+/// Returns the runs sorted by seed. If several have the same seed, only the longest is kept.
 fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
     runs.sort_by(|a, b| a.seed.cmp(&b.seed).then(b.steps().total_cmp(&a.steps())));
     let mut kept: Vec<Run> = Vec::new();
@@ -285,12 +288,12 @@ fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
     kept
 }
 
-/// Does a run get as far as the longest run of its task, which has so many steps, and so many in an epoch?
+/// Returns true if a run has final values. `steps` and `epoch_steps` are those of the longest run of its task.
 fn reaches(run: &Run, (steps, epoch_steps): (f64, f64)) -> bool {
     run.steps() >= REACHED * steps || steps - run.steps() <= run.epoch_steps.max(epoch_steps)
 }
 
-/// Most seeds that a note lists.
+/// Maximum number of seeds that a note lists.
 const SEEDS_LISTED: usize = 10;
 
 fn achieve(groups: &mut [Group], share: f64, notes: &mut Vec<Note>) {
@@ -339,11 +342,11 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     let Some(group) = groups.first() else { return };
     if groups.iter().any(|g| g.runs[0].limit != group.runs[0].limit) {
         let message =
-            "The limits differ: returns are not compared, because they were not bought at equal safety.";
+            "The cost limits differ, so the returns are not compared: the runs are not equally safe.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     if best <= untrained {
-        let message = "No algorithm is safe and better than untrained: there is no score at equal safety.";
+        let message = "No safe algorithm is better than untrained, so there is no score at equal safety.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     for group in groups {
@@ -354,7 +357,7 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     }
 }
 
-/// Value of a run at a number of steps, on the straight line between two rows; `None` outside the run.
+/// Returns the value at a number of steps by linear interpolation between two rows; `None` outside the run.
 fn at(points: &[(f64, f64)], steps: f64) -> Option<f64> {
     let i = points.partition_point(|p| p.0 < steps);
     match (i.checked_sub(1).map(|j| points[j]), points.get(i)) {
@@ -364,7 +367,7 @@ fn at(points: &[(f64, f64)], steps: f64) -> Option<f64> {
     }
 }
 
-/// Centred moving mean over `window` rows (1 leaves the values as they are).
+/// Returns the centred moving average over `window` rows; 1 leaves the values unchanged.
 fn smooth(values: Vec<f64>, window: usize) -> Vec<f64> {
     if window <= 1 {
         return values;
@@ -382,16 +385,16 @@ fn smooth(values: Vec<f64>, window: usize) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// Most points of a line; a run with more rows is thinned, never averaged.
+/// Maximum number of points of a line. Of a run with more rows, every k-th row is shown; rows are never averaged.
 const MOST_POINTS: usize = 1000;
 
-/// Most points of the thin line of a single seed.
+/// Maximum number of points of the thin line of a single seed.
 const MOST_SEED_POINTS: usize = 200;
 
-/// Most single seeds of a group that are drawn.
+/// Maximum number of single seeds of a group that are drawn.
 pub(crate) const MOST_SEEDS: usize = 20;
 
-/// One quantity of a group: the lines of its runs.
+/// Returns one line per run of a group for a quantity such as the cost.
 fn lines(group: &Group, value: fn(&Point) -> f64, window: usize) -> Vec<Vec<(f64, f64)>> {
     let line = |run: &Run| {
         let values = smooth(run.points.iter().map(value).collect(), window);
@@ -400,9 +403,9 @@ fn lines(group: &Group, value: fn(&Point) -> f64, window: usize) -> Vec<Vec<(f64
     group.runs.iter().map(line).collect()
 }
 
-/// Mean and band of a group over its runs, at the steps of its longest run, and the lines of its first seeds.
+/// Returns the mean and band over the runs of a group at the steps of its longest run, and lines of the first seeds.
 ///
-/// The band of a quantity that is never negative in any run, such as a cost, is cut at 0.
+/// If a quantity is not negative in any run, such as a cost, its band is cut at 0.
 pub(crate) fn curve(
     group: &Group,
     value: fn(&Point) -> f64,
@@ -415,7 +418,7 @@ pub(crate) fn curve(
     let stride = longest.len().div_ceil(MOST_POINTS);
     let never_negative = group.runs.iter().all(|run| run.points.iter().all(|p| value(p) >= 0.0));
     let floor = if never_negative { 0.0 } else { f64::NEG_INFINITY };
-    // t of the interval by the number of runs
+    // quantile of Student's t for each number of runs
     let mut t: BTreeMap<usize, f64> = BTreeMap::new();
     let mut series = Series { entry, ..Series::default() };
     for &(steps, _) in longest.iter().step_by(stride) {
@@ -430,7 +433,7 @@ pub(crate) fn curve(
         });
         series.steps.push(steps);
         series.mean.push(mean);
-        // not `max`, which would give a missing band a lower edge
+        // `f64::max` would replace the NaN of a missing band by `floor`
         let lo = mean - half;
         series.band.push((if lo < floor { floor } else { lo }, mean + half));
     }
@@ -445,7 +448,7 @@ pub(crate) fn curve(
     series
 }
 
-/// One diagnostic of a group, mean over the runs that have it; `None` if no run has.
+/// Returns the mean of one diagnostic over the runs that record it; `None` if no run does.
 pub(crate) fn diagnostic(group: &Group, which: usize, entry: usize) -> Option<Series> {
     let line = |run: &Run| -> Vec<(f64, f64)> {
         let points = run.diagnostics.iter().map(|(steps, values)| (*steps, f64::from(values[which])));
@@ -600,8 +603,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Kills: the rule of 90 % alone. An OmniSafe run of 100,000 steps in epochs of 20,000 lost its final values beside
-    /// one of ours with 128,000 in epochs of 32,000.
+    /// Fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
+    /// values if another run of the task has 128,000 steps in epochs of 32,000.
     #[test]
     fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
         let with = |algo: &str, epoch_steps: f64, epochs: usize| {

@@ -1,12 +1,13 @@
-//! Reading finished, running and broken run folders, ours and OmniSafe's, without ever giving up on the rest.
+//! Reads run folders of this program and of OmniSafe. Runs may be finished, still running or broken.
 //!
 //! ```text
 //! ours      config.toml (run.task, run.algo, run.seed, run.limit)                     progress.csv
 //! OmniSafe  config.json (env_id, algo, seed, algo_cfgs|lagrange_cfgs.cost_limit)      progress.csv
 //! ```
-//! A folder that cannot be used becomes a [`Note`]; a half-written last row is left out; an empty cell is a value that
-//! did not exist yet. Only three columns are needed: `TotalEnvSteps`, `Metrics/EpRet`, `Metrics/EpCost`. `eval.json` and the
-//! manifest of the newest checkpoint are read if they are there. Every file is read once, row by row.
+//! A folder that cannot be used becomes a [`Note`], and the others are still read. A half-written last row is left out.
+//! An empty cell means that the value did not exist yet. Only three columns are required: `TotalEnvSteps`,
+//! `Metrics/EpRet` and `Metrics/EpCost`. `eval.json` and the manifest of the newest checkpoint are read if they exist.
+//! Every file is read once, row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,17 +24,17 @@ use crate::evaluation::{self, Evaluation};
 use crate::files::{MOST_RECORD_BYTES, open, printable, read_text};
 use crate::settings::{Tree, leaves};
 
-/// Key of `config.toml` in a run folder, before its tables: the version of the program that began the run.
+/// Top-level key of `config.toml` that holds the version of the program that started the run.
 pub const VERSION_KEY: &str = "epo_version";
 
-/// Says that a run was begun by another version of this program; `None` for this version.
+/// Returns a note if another version of this program started the run; `None` for this version.
 pub fn version_note(version: &str) -> Option<String> {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let differs = version != VERSION;
     differs.then(|| format!("the run was begun by version {version}, this is {VERSION}: numbers may differ"))
 }
 
-/// Who wrote a run folder.
+/// Program that wrote a run folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// This program.
@@ -42,12 +43,12 @@ pub enum Source {
     OmniSafe,
 }
 
-/// One row of `progress.csv`, as far as reports need it.
+/// The values of one row of `progress.csv` that reports need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Epoch, counted from 0.
     pub epoch: usize,
-    /// Environment steps so far.
+    /// Total number of environment steps at the end of the epoch.
     pub steps: f64,
     /// Mean return of the last episodes.
     pub ret: f64,
@@ -55,7 +56,7 @@ pub struct Point {
     pub cost: f64,
 }
 
-/// Columns that show how the learning went, with their names in figures.
+/// Columns that are shown as diagnostics, with their names in figures.
 pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
     (metrics::KL, "KL divergence"),
     (metrics::MU, "penalty factor μ"),
@@ -64,7 +65,7 @@ pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
     (metrics::EXPLAINED_C, "explained variance, cost"),
 ];
 
-/// Most rows of diagnostics that are kept of a run; a run with more is thinned.
+/// Maximum number of rows of diagnostics per run. Of a run with more rows, only some are kept.
 const MOST_DIAGNOSTICS: usize = 100;
 
 /// A run that can be shown.
@@ -72,27 +73,27 @@ const MOST_DIAGNOSTICS: usize = 100;
 pub struct Run {
     /// Run folder.
     pub path: PathBuf,
-    /// Program that wrote it.
+    /// Program that wrote the folder.
     pub source: Source,
     /// Task id.
     pub task: String,
-    /// Algorithm, as the folder names it.
+    /// Name of the algorithm in the folder.
     pub algo: String,
     /// Seed.
     pub seed: u64,
-    /// Limit of the episode cost.
+    /// Limit on the mean episode cost.
     pub limit: f64,
-    /// Every setting as text, by its dotted name.
+    /// All settings as text, by dotted name.
     pub config: BTreeMap<String, String>,
     /// Columns of `progress.csv`.
     pub columns: Vec<String>,
-    /// Rows with return and cost, by rising steps.
+    /// Rows with return and cost, sorted by steps.
     pub points: Vec<Point>,
-    /// Environment steps of the longest epoch.
+    /// Number of environment steps of the longest epoch.
     pub epoch_steps: f64,
-    /// Steps and values of `DIAGNOSTICS`, NaN where there is none; at most `MOST_DIAGNOSTICS` rows.
+    /// Steps and values of `DIAGNOSTICS`, in at most `MOST_DIAGNOSTICS` rows. A missing value is NaN.
     pub(crate) diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
-    /// Where the time went, if the columns are there.
+    /// Time of collecting and updating, if `progress.csv` has these columns.
     pub seconds_per_million: Option<Timing>,
     /// Evaluations of the final policy.
     pub evaluations: Vec<Evaluation>,
@@ -105,12 +106,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Environment steps at the end.
+    /// Returns the total number of environment steps.
     pub fn steps(&self) -> f64 {
         self.points.last().map_or(0.0, |p| p.steps)
     }
 
-    /// Seconds of all its epochs, if they were recorded.
+    /// Returns the duration of all epochs in seconds, if it is recorded.
     pub fn seconds(&self) -> Option<f64> {
         Some(self.seconds_per_million?.total * 1e-6 * self.steps())
     }
@@ -119,20 +120,20 @@ impl Run {
 /// Seconds per million environment steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// Collecting.
+    /// Time of collecting the episodes.
     pub rollout: f64,
-    /// Updating.
+    /// Time of the updates.
     pub update: f64,
-    /// Whole epochs.
+    /// Time of whole epochs.
     pub total: f64,
 }
 
-/// Something the reader should know about one folder or file.
+/// A remark for the reader about one folder, file or task.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
     /// Folder, file or task.
     pub path: PathBuf,
-    /// A full sentence.
+    /// The remark, a full sentence.
     pub message: String,
 }
 
@@ -148,11 +149,12 @@ impl std::fmt::Display for Note {
     }
 }
 
-/// Deepest folder below an argument that is searched for runs.
+/// Maximum depth below a given folder at which runs are searched.
 const MAX_DEPTH: usize = 8;
 
-/// Reads every run at or below `paths`, in the order of their names; whatever cannot be used is noted. A run whose
-/// configuration names no cost limit, such as OmniSafe's PPO, has `limit`.
+/// Reads all runs at or below `paths`, sorted by name, and returns notes on everything that cannot be used.
+///
+/// `limit` is the cost limit of runs whose configuration has none, such as OmniSafe's PPO.
 pub fn read_runs(paths: &[PathBuf], limit: Option<f64>) -> (Vec<Run>, Vec<Note>) {
     let (folders, mut notes) = find_runs(paths);
     let read: Vec<_> = folders.par_iter().map(|dir| read_run(dir, limit)).collect();
@@ -170,7 +172,7 @@ pub fn read_runs(paths: &[PathBuf], limit: Option<f64>) -> (Vec<Run>, Vec<Note>)
     (runs, notes)
 }
 
-/// Finds every run folder at or below `paths`, each once, in the order of their names. Links are not followed.
+/// Returns all run folders at or below `paths`, each once, sorted by name. Links are not followed.
 pub fn find_runs(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Note>) {
     let (mut folders, mut notes) = (Vec::new(), Vec::new());
     for path in paths {
@@ -181,7 +183,7 @@ pub fn find_runs(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Note>) {
         }
     }
     if paths.len() > 1 {
-        // the same folder may have been named twice, directly and through its parent
+        // the same folder may be given twice, directly and through its parent
         let mut seen = BTreeSet::new();
         folders.retain(|dir: &PathBuf| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())));
     }
@@ -210,8 +212,9 @@ fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<
     }
 }
 
-/// Reads one run folder; `limit` is for a run that names none. `Err` says why it cannot be shown; the list of an `Ok`
-/// says what was left out.
+/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
+///
+/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
 pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
     let read = |name: &str| read_text(&dir.join(name));
     let mut notes = Vec::new();
@@ -220,9 +223,9 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let mut table: toml::Table = text
                 .parse()
                 .map_err(|e: toml::de::Error| format!("config.toml is broken: {}.", e.message()))?;
-            epo_algos::modernise(&mut table); // a run of version 0.3 compares with one of this version
+            epo_algos::modernise(&mut table); // makes a run of version 0.3 comparable with one of this version
             let mut config = flat(&table);
-            // a run of a version that did not know the key had published physics
+            // versions without this key had published physics only
             config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
             (Source::Epo, config)
         }
@@ -254,7 +257,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             }
             Ok((progress, limit, identity(dir, source, &config)?))
         });
-    // a run of another version may lack what this one needs: that is then the likely reason
+    // If the run comes from another version, that is the likely reason of the failure.
     let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
     let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
     notes.extend(given);
@@ -281,7 +284,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     Ok((run, notes))
 }
 
-/// Evaluations of a run folder, and the hash of the checkpoint that was evaluated.
+/// Returns the evaluations of a run folder, and the hash of the evaluated checkpoint.
 fn evaluations(dir: &Path, notes: &mut Vec<String>) -> (Vec<Evaluation>, Option<String>) {
     let parsed = read_text(&dir.join("eval.json")).and_then(|text| match text {
         Some(text) => evaluation::parse(&text).map_err(|e| format!("eval.json is broken: {e}.")),
@@ -293,7 +296,7 @@ fn evaluations(dir: &Path, notes: &mut Vec<String>) -> (Vec<Evaluation>, Option<
     })
 }
 
-/// Hash in the manifest of the checkpoint with the highest number; `None` if there is none that can be read.
+/// Returns the hash in the manifest of the newest checkpoint; `None` if it cannot be read.
 fn checkpoint_hash(dir: &Path) -> Option<String> {
     let entries = fs::read_dir(dir.join("checkpoint")).ok()?.filter_map(Result::ok);
     let newest =
@@ -303,14 +306,14 @@ fn checkpoint_hash(dir: &Path) -> Option<String> {
     Some(printable(manifest.get("hash")?.as_str()?).into_owned())
 }
 
-/// Every setting as text, by its dotted name.
+/// Returns all settings as text, by dotted name.
 fn flat<'a, V: Tree + 'a>(table: impl IntoIterator<Item = (&'a String, &'a V)>) -> BTreeMap<String, String> {
     let text =
         |(name, value): (String, &V)| (printable(&name).into_owned(), printable(&value.text()).into_owned());
     leaves(table).into_iter().map(text).collect()
 }
 
-/// Task, algorithm and seed from the config, else from OmniSafe's folder names `ALGO-{TASK}/seed-SSS-…`.
+/// Returns task, algorithm and seed from the configuration, or else from folder names `ALGO-{TASK}/seed-SSS-…`.
 fn identity(
     dir: &Path,
     source: Source,
@@ -357,10 +360,10 @@ struct Progress {
     timing: Option<Timing>,
 }
 
-/// Longest row of `progress.csv` that is read, in bytes.
+/// Maximum length of a row of `progress.csv`, in bytes.
 const MOST_ROW_BYTES: u64 = 1 << 20;
 
-/// Places of the columns that reports need.
+/// Indices of the columns that reports need.
 struct Places {
     columns: usize,
     steps: usize,
@@ -388,7 +391,7 @@ impl Places {
 impl Progress {
     fn read(mut file: impl BufRead, notes: &mut Vec<String>) -> Result<Self, String> {
         let mut line = Vec::new();
-        // one row without its line end; `None` at the end of the file
+        // returns one row without its line end; `None` at the end of the file
         let mut next_row = |notes: &mut Vec<String>| -> Result<Option<String>, String> {
             loop {
                 line.clear();
@@ -436,7 +439,7 @@ impl Progress {
             diagnostics.push((steps, places.diagnostics.map(value)));
             match (number(places.ret), number(places.cost)) {
                 (Some(ret), Some(cost)) => points.push(Point { epoch, steps, ret, cost }),
-                // no episode had finished yet; anything else in the cell is broken
+                // An empty cell means that no episode had finished yet. Any other text makes the row broken.
                 _ if cells[places.ret].is_empty() || cells[places.cost].is_empty() => {}
                 _ => broken += 1,
             }
@@ -462,7 +465,7 @@ impl Progress {
 }
 
 fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
-    // the columns of an algorithm are its own; among runs of one algorithm they should agree
+    // Algorithms have different columns, but all runs of one algorithm should have the same.
     let mut first: BTreeMap<(Source, &str), (&Run, BTreeSet<&str>)> = BTreeMap::new();
     for run in runs {
         let names = || run.columns.iter().map(String::as_str).collect();
@@ -539,8 +542,8 @@ mod tests {
         assert!((run.seconds().unwrap() - 32.0).abs() < 1e-9);
     }
 
-    /// Shape of OmniSafe 0.5.0: lists and nested tables in the configuration, rows that end in CR LF, columns that no
-    /// report needs, and a folder whose run has not finished its first epoch.
+    /// Reads folders in the form of OmniSafe 0.5.0. The configuration has lists and nested tables, rows end in CR LF,
+    /// and there are columns that no report needs. One run has not finished its first epoch.
     #[test]
     fn omnisafe_0_5_folders_are_read() {
         let config = |total: u32| {
@@ -583,7 +586,7 @@ mod tests {
         assert_eq!((runs[0].task.as_str(), runs[0].algo.as_str(), runs[0].seed), ("T-v0", "CPO", 7));
     }
 
-    /// Kills: a run without a limit dropped though one was given, and a given limit put over a named one.
+    /// Fails if a given limit is not used for a run without one, or if it replaces the limit of a run.
     #[test]
     fn a_limit_can_be_given_to_runs_that_name_none() {
         let rows = progress("0,1,2,3\n");

@@ -1,12 +1,13 @@
-//! Reports on run folders: histories, statistics, figures, tables and one page.
+//! Writes reports on run folders: figures, tables and an HTML page.
 //!
 //! ```text
 //! run folders ──history──▶ runs ──groups──▶ groups (equal but for the seed) ──figures──▶ figures/*.svg, *.png, curves/*.csv
 //!                                             └──tables──▶ tables/*.md, *.csv, *.tex
 //!                                                          index.html (all of it, no network), report.md
 //! ```
-//! [`write()`] makes a report; [`history`] reads run folders, ours and OmniSafe's. Nothing here trains or steps an
-//! environment. Cost is not smoothed unless asked for, and the figure then says so: smoothing hides violations.
+//! [`write()`] writes a report. [`history`] reads run folders of this program and of OmniSafe. This crate neither
+//! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit.
+//! A figure with smoothed costs says so.
 
 pub mod date;
 mod evaluation;
@@ -34,18 +35,18 @@ use figures::Figures;
 use history::{Note, read_runs};
 use table::Table;
 
-/// Choices of a report.
+/// Options of a report.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the shaded band shows.
+    /// Meaning of the shaded band. Default: one standard deviation.
     pub band: Band,
-    /// Rows of the moving mean over returns; 1 for none.
+    /// Width of the moving average over returns, in epochs. 1, the default, turns smoothing off.
     pub smooth_return: usize,
-    /// Rows of the moving mean over costs; 1 for none.
+    /// Width of the moving average over costs, in epochs. 1, the default, turns smoothing off.
     pub smooth_cost: usize,
-    /// Share of a run's steps at its end that makes the final values.
+    /// Fraction of the steps at the end of a run over which final values are averaged. Default: 0.1.
     pub final_share: f64,
-    /// Cost limit of runs that name none; without it they are left out.
+    /// Cost limit of runs whose configuration has none. Default: `None`, which leaves such runs out.
     pub limit: Option<f64>,
     /// Heading of the page.
     pub title: String,
@@ -58,50 +59,50 @@ impl Default for Options {
     }
 }
 
-/// Why there is no report.
+/// Reason why no report is written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// None of the folders holds a run that can be shown.
+    /// None of the folders contains a run that can be shown.
     #[error("no run can be shown: {}", first_note(.0))]
     NoRuns(Vec<Note>),
     /// The report cannot be written.
     #[error("cannot write {}", .path.display())]
     Write {
-        /// Which file or folder.
+        /// File or folder that cannot be written.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
 fn first_note(notes: &[Note]) -> String {
-    notes.first().map_or_else(|| "no folder was named".to_owned(), ToString::to_string)
+    notes.first().map_or_else(|| "no folder was given".to_owned(), ToString::to_string)
 }
 
-/// What a report was made of, and what was written. Serialised, it is what `epo report --json` prints.
+/// Contents and files of a written report. `epo report --json` prints it in serialised form.
 #[derive(Debug, serde::Serialize)]
 pub struct Summary {
-    /// The page.
+    /// Path of the HTML page.
     pub page: PathBuf,
-    /// Every file that was written, the page last.
+    /// All written files; the HTML page is the last.
     pub files: Vec<PathBuf>,
-    /// Runs shown.
+    /// Number of runs in the report.
     pub runs: usize,
-    /// What so few seeds do not show.
+    /// Conclusions that the number of seeds does not support.
     pub caveats: Vec<String>,
-    /// What the reader should know about single folders.
+    /// Notes on single folders, files and tasks.
     pub notes: Vec<Note>,
-    /// Tables as data: `{"name", "title", "columns", "rows"}` each.
+    /// Tables as data, each with the keys `name`, `title`, `columns` and `rows`.
     pub tables: Vec<serde_json::Value>,
     /// Tables as Markdown, with the caveats.
     #[serde(skip)]
     pub markdown: String,
 }
 
-/// List of the files of a report, by which the next one in the folder knows what is out of date.
+/// Name of the file that lists the files of a report. The next report uses it to remove outdated files.
 const FILES: &str = "files.txt";
 
-/// Reads the runs and writes the report into `out`.
+/// Reads the runs at or below `paths`, writes the report into the folder `out`, and returns its summary.
 pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary, ReportError> {
     let (runs, mut notes) = read_runs(paths, options.limit);
     if runs.is_empty() {
@@ -151,8 +152,9 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     Ok(Summary { page, files, runs: shown, caveats, notes, tables, markdown })
 }
 
-/// Removes the files of the report before that this one did not write; nothing else in the folder, and nothing outside
-/// it, not even through a link.
+/// Removes files of the previous report that the present report did not write.
+///
+/// Other files in the folder stay. Links are not followed, so files outside the folder stay too.
 fn remove_old(out: &Path, before: &str, files: &[PathBuf]) {
     let files: BTreeSet<&PathBuf> = files.iter().collect();
     let inside = |name: &&str| Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
@@ -162,7 +164,7 @@ fn remove_old(out: &Path, before: &str, files: &[PathBuf]) {
     };
     for old in before.lines().filter(inside).map(|name| out.join(name)) {
         if !files.contains(&old) && !has_link(&old) {
-            let _ = fs::remove_file(old); // gone already, or not ours any more
+            let _ = fs::remove_file(old); // an error is ignored: the file may already be gone
         }
     }
 }
@@ -172,7 +174,7 @@ fn save(path: PathBuf, bytes: &[u8]) -> Result<PathBuf, ReportError> {
     let write = || {
         fs::create_dir_all(parent)?;
         if path.is_symlink() {
-            fs::remove_file(&path)?; // the file that it points to is not ours
+            fs::remove_file(&path)?; // replaces the link itself; its target stays unchanged
         }
         fs::write(&path, bytes)
     };

@@ -1,4 +1,4 @@
-//! The page: figures, tables and caveats, in one file that needs no network.
+//! The HTML page: figures, tables and caveats in one file that needs no network.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::plot::escape;
 use crate::table::{Table, number};
 use crate::{Achieved, Options};
 
-/// In the dark, colours that are hard to see on black are replaced; the files in `figures/` stay as they are.
+/// Style sheet. Dark mode replaces colours that are hard to see on black; the files in `figures/` do not change.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ddd;--paper:#fff;--warn:#fff6e5}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
 color:var(--ink);background:var(--paper)}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}\
@@ -30,12 +30,12 @@ figure [stroke=\"#0072b2\"]{stroke:#3d7eff}figure [fill=\"#0072b2\"]{fill:#3d7ef
 figure,tr,.caveat{break-inside:avoid}figure svg{max-height:165mm}.wide{overflow:visible}table{font-size:8pt}\
 td,th{padding:.15rem .3rem}}";
 
-/// Most notes that the page lists.
+/// Maximum number of notes that the page lists.
 const MOST_NOTES: usize = 200;
-/// Most runs that the page lists.
+/// Maximum number of runs that the page lists.
 const MOST_RUNS: usize = 2000;
 
-/// Everything the page shows.
+/// Contents of the page.
 pub(super) struct Page<'a> {
     pub options: &'a Options,
     pub groups: &'a [Group],

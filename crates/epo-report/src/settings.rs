@@ -1,11 +1,11 @@
-//! Nested settings as a flat list of dotted names and values.
+//! Converts nested settings to a flat list of dotted names and values.
 
 /// A value of a configuration file: a table of values, or a leaf.
 pub trait Tree {
-    /// The entries of a table; `None` for a leaf.
+    /// Returns the entries of a table; `None` for a leaf.
     fn entries(&self) -> Option<Vec<(&String, &Self)>>;
 
-    /// A leaf as text; a string is not quoted.
+    /// Returns a leaf as text; a string is not quoted.
     fn text(&self) -> String;
 }
 
@@ -29,7 +29,7 @@ impl Tree for serde_json::Value {
     }
 }
 
-/// Every leaf of a table with its dotted name, such as `train.gamma`, in the order of the table.
+/// Returns all leaves of a table with their dotted names, such as `train.gamma`, in the order of the table.
 ///
 /// ```
 /// let table: toml::Table = "[train]\ngamma = 0.99\n[train.net]\nhidden = [64]".parse().unwrap();

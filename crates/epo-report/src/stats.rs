@@ -1,12 +1,12 @@
-//! Statistics over few runs: means, interquartile means and probabilities, each with a 95 % interval.
+//! Statistics for small numbers of runs: means, interquartile means and probabilities with 95 % confidence intervals.
 //!
 //! ```text
-//! IQM          mean of the middle half of all runs of all tasks (a run at the edge counts by its fraction)
+//! IQM          mean of the middle half of all runs of all tasks (a run at the edge has a fractional weight)
 //! interval     θ̂ + f (q − θ̂),  q: the 2.5 % and 97.5 % points of the bootstrap, resampled within each task
 //! stretch      f = g · t_{.975}(ν) / t_{.975}(N−K),   N runs of K tasks
-//!              g: the one with which 95 of 100 simulated experiments of this size hold the truth (normal runs, every
-//!                 task the same true spread)
-//!              ν = (Σ vₖ)² / Σ vₖ²/(nₖ−1),   vₖ = nₖ sₖ²: N−K if all tasks spread alike   (Welch–Satterthwaite)
+//!              g: factor with which 95 % of simulated intervals of this size contain the true value (normally
+//!                 distributed runs, the same true spread in every task)
+//!              ν = (Σ vₖ)² / Σ vₖ²/(nₖ−1),   vₖ = nₖ sₖ²; ν = N−K if all vₖ/(nₖ−1) are equal (Welch–Satterthwaite)
 //! P(A beats B) θ̂ = mean over tasks of U/(n m), ties count ½; score interval |θ̂ − θ| = z √V(θ)
 //!              V(θ) = θ(1−θ)/(n m) · (1 + ((n+m)/2 − 1)((1−θ)/(2−θ) + θ/(1+θ)))
 //! feasibility  Wilson's score interval of k out of n
@@ -14,10 +14,10 @@
 //! Sources: Agarwal et al. 2021 (IQM, stratified bootstrap, probability of improvement); Hesterberg 2015 (the
 //! bootstrap is too narrow for small samples); Newcombe 2006, method 5 (U/nm); Wilson 1927.
 //!
-//! Deviation from Agarwal et al.: they take the plain percentiles. With 3 seeds those cover the truth in about three
-//! cases of four instead of 95 of 100, hence the stretch `f` (a calibrated interval: Loh 1987). No formula for it does: the
-//! bootstrap is too narrow for the mean of few runs and too wide for their interquartile mean. The coverage tests below hold
-//! these statements.
+//! Agarwal et al. use the plain percentiles of the bootstrap. With 3 seeds such intervals contain the true value in
+//! about 75 % of all cases instead of 95 %. The factor `f` corrects this (a calibrated interval: Loh 1987). It is
+//! simulated, because no simple formula fits both statistics. For few runs, the bootstrap is too narrow for the mean
+//! and too wide for the interquartile mean. The coverage tests below check these statements.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -26,19 +26,20 @@ use std::sync::{Mutex, PoisonError};
 use epo_core::{Purpose, Stream};
 use rayon::prelude::*;
 
-/// Resamples of a bootstrap. The Monte-Carlo error of an end of the interval is then about 3 % of its half-width.
+/// Number of resamples of a bootstrap. The Monte Carlo error of an interval end is about 3 % of the half-width.
 const RESAMPLES: usize = 4000;
-/// Simulated experiments behind a stretch, and the resamples of each: 95 % is then met to about half a per cent.
+/// Number of simulated experiments for a factor `g`. The coverage of 95 % is then met to about 0.5 %.
 const EXPERIMENTS: u64 = 2000;
+/// Number of resamples in each simulated experiment.
 const EXPERIMENT_RESAMPLES: usize = 400;
-/// Most draws of one bootstrap: more runs have fewer resamples, at least a quarter of [`RESAMPLES`].
+/// Maximum number of draws of one bootstrap. Many runs have fewer resamples, but at least a quarter of [`RESAMPLES`].
 const MOST_DRAWS: usize = 20_000_000;
-/// Runs from which on the stretch is not simulated: that of a mean differs from 1 by less than 1 %.
+/// Number of runs from which `g` is not simulated. For a mean it then differs from 1 by less than 1 %.
 const MANY_RUNS: usize = 200;
-/// 97.5 % point of the standard normal.
+/// 97.5 % quantile of the standard normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// An estimate with its 95 % interval.
+/// An estimate with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The estimate.
@@ -50,14 +51,15 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The part of the interval that is at least `bound`. If the true value cannot be lower (a cost cannot be negative),
-    /// this holds the truth as often as the whole interval.
+    /// Returns the part of the interval that is at least `bound`.
+    ///
+    /// If the true value cannot be below `bound` (a cost cannot be negative), the coverage does not change.
     pub fn at_least(self, bound: f64) -> Self {
         Self { lo: self.lo.max(bound), hi: self.hi.max(bound), ..self }
     }
 }
 
-/// What is estimated from all runs together.
+/// Statistic that is computed from all runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Statistic {
     /// Arithmetic mean.
@@ -78,7 +80,7 @@ impl Statistic {
     }
 }
 
-/// Arithmetic mean; NaN of nothing.
+/// Returns the arithmetic mean; NaN if there are no values.
 ///
 /// ```
 /// assert_eq!(epo_report::stats::mean(&[1.0, 2.0, 6.0]), 3.0);
@@ -87,7 +89,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Sample standard deviation (divided by `n − 1`); `None` below two values.
+/// Returns the sample standard deviation (with `n − 1` in the denominator); `None` for fewer than two values.
 ///
 /// ```
 /// assert_eq!(epo_report::stats::std_dev(&[1.0, 3.0]), Some(2.0_f64.sqrt()));
@@ -99,7 +101,7 @@ pub fn std_dev(values: &[f64]) -> Option<f64> {
     })
 }
 
-/// Median; NaN of nothing.
+/// Returns the median; NaN if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -110,10 +112,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Interquartile mean: the lowest and the highest quarter are left out, fractions of a run included.
+/// Returns the interquartile mean, which leaves out the lowest and the highest quarter.
+///
+/// If a quarter is not a whole number of values, a value at the edge has a fractional weight.
 ///
 /// ```
-/// // four values: the middle two; five: the middle one whole, its neighbours three quarters each
+/// // four values: the middle two count; five values: weight 1 in the middle, 0.75 for both neighbours
 /// assert_eq!(epo_report::stats::iqm(&[100.0, 1.0, 3.0, -7.0]), 2.0);
 /// assert_eq!(epo_report::stats::iqm(&[0.0, 4.0, 8.0, 10.0, 99.0]), (3.0 + 8.0 + 7.5) / 2.5);
 /// ```
@@ -129,10 +133,10 @@ fn iqm_of_sorted(sorted: &[f64]) -> f64 {
     sorted.iter().enumerate().map(|(i, x)| kept(i) * x).sum::<f64>() / (to - from)
 }
 
-/// The statistic of all runs with its interval; one slice of runs per task.
+/// Returns a statistic of all runs with its 95 % interval. `tasks` holds the values of the runs of each task.
 ///
-/// Runs are resampled within their task, never across tasks. `None` if a task has fewer than two runs: nothing is
-/// known about the spread then.
+/// Runs are resampled within their task, never across tasks. `None` if there is no task, or if a task has fewer than
+/// two runs, because its spread is then unknown.
 pub fn interval(tasks: &[Vec<f64>], statistic: Statistic, seed: u64) -> Option<Interval> {
     if tasks.is_empty() || tasks.iter().any(|runs| runs.len() < 2) {
         return None;
@@ -143,7 +147,7 @@ pub fn interval(tasks: &[Vec<f64>], statistic: Statistic, seed: u64) -> Option<I
     Some(resampled(tasks, statistic, seed, resamples, f))
 }
 
-/// The percentiles of the bootstrap, `stretch` times as far from the estimate.
+/// Returns the bootstrap percentiles with their distances from the estimate multiplied by `stretch`.
 fn resampled(
     tasks: &[Vec<f64>],
     statistic: Statistic,
@@ -168,9 +172,11 @@ fn resampled(
     Interval { point, lo: end(0.025), hi: end(0.975) }
 }
 
-/// `g` of the header for tasks with so many runs each; computed once per process.
+/// Returns the factor `g` of the module documentation. `sizes` are the numbers of runs of the tasks.
 ///
-/// From [`MANY_RUNS`] runs on it is `t(N−K)/z · √(N/(N−K))`, which the simulated value of a mean approaches.
+/// It is computed once per process.
+///
+/// For [`MANY_RUNS`] or more runs it is `t(N−K)/z · √(N/(N−K))`, the limit of the simulated value for a mean.
 fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
     let (runs, tasks) = (sizes.iter().sum::<usize>() as f64, sizes.len() as f64);
     if runs >= MANY_RUNS as f64 && runs - tasks >= 0.5 * runs {
@@ -185,7 +191,7 @@ fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
                 sizes.iter().map(|&n| (0..n).map(|_| stream.normal()).collect()).collect();
             let got = resampled(&runs, *statistic, experiment, EXPERIMENT_RESAMPLES, unequal_spread(&runs));
             let reach = if got.point > 0.0 { got.point - got.lo } else { got.hi - got.point };
-            got.point.abs() / reach // with this stretch the interval ends at the truth, 0
+            got.point.abs() / reach // with this factor the interval ends at the true value, 0
         };
         let mut stretches: Vec<f64> = (0..EXPERIMENTS).into_par_iter().map(needed).collect();
         stretches.sort_unstable_by(f64::total_cmp);
@@ -193,7 +199,7 @@ fn calibrated(sizes: Vec<usize>, statistic: Statistic) -> f64 {
     })
 }
 
-/// `t(ν) / t(N−K)`: if few of the tasks make up the spread, less is known about it. 1 if their runs spread alike.
+/// Returns `t(ν) / t(N−K)`. It is larger if few tasks cause most of the spread, and 1 if all tasks spread equally.
 fn unequal_spread(tasks: &[Vec<f64>]) -> f64 {
     let (mut sum, mut pooled, mut degrees) = (0.0, 0.0, 0.0);
     for runs in tasks {
@@ -204,19 +210,19 @@ fn unequal_spread(tasks: &[Vec<f64>]) -> f64 {
         degrees += n - 1.0;
     }
     if sum == 0.0 {
-        return 1.0; // all runs of every task are equal: the interval is a point, stretched or not
+        return 1.0; // all runs of each task are equal: the interval is a point for any factor
     }
     student_t_975(sum * sum / pooled) / student_t_975(degrees)
 }
 
-/// Quantile with linear interpolation between order statistics.
+/// Returns a quantile with linear interpolation between order statistics.
 fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let i = (at as usize).min(sorted.len() - 2);
     sorted[i] + (at - i as f64) * (sorted[i + 1] - sorted[i])
 }
 
-/// 97.5 % point of Student's t with `nu ≥ 1` degrees of freedom.
+/// Returns the 97.5 % quantile of Student's t distribution with `nu ≥ 1` degrees of freedom.
 ///
 /// With `t = √ν tan φ` the density is proportional to `cos^{ν−1} φ`, so no gamma function is needed.
 pub fn student_t_975(nu: f64) -> f64 {
@@ -236,10 +242,10 @@ pub fn student_t_975(nu: f64) -> f64 {
     nu.sqrt() * lo.tan()
 }
 
-/// Probability that a run of A is better than a run of B on the same task, averaged over tasks; ties count half.
+/// Returns the probability that a run of A is better than a run of B on the same task, averaged over tasks.
 ///
-/// Each item holds A's and B's runs on one task; `better` is a total order (`Greater`: the first is better). `None`
-/// if there is no task or one without runs.
+/// Ties count half. Each item holds the runs of A and of B on one task. `better` is a total order that returns
+/// `Greater` if its first argument is better. `None` if there is no task, or if A or B has no run on a task.
 pub fn probability_beats<R>(
     tasks: &[(Vec<R>, Vec<R>)],
     better: impl Fn(&R, &R) -> Ordering,
@@ -249,7 +255,7 @@ pub fn probability_beats<R>(
     }
     let mut point = 0.0;
     for (a, b) in tasks {
-        // in the order of the runs of B, those that a run of A beats come first, then its ties
+        // B's runs are sorted from worst to best: those that a run of A beats come first, then its ties.
         let mut sorted: Vec<&R> = b.iter().collect();
         sorted.sort_by(|x, y| better(x, y));
         let wins: f64 = (a.iter())
@@ -272,10 +278,10 @@ pub fn probability_beats<R>(
     Some(score_interval(point, variance))
 }
 
-/// `k` of `n` with Wilson's interval; `None` for `n = 0`.
+/// Returns the proportion `k / n` with Wilson's interval; `None` for `n = 0`.
 ///
 /// ```
-/// let p = epo_report::stats::proportion(3, 3).unwrap(); // three of three: still only "at least 0.44"
+/// let p = epo_report::stats::proportion(3, 3).unwrap(); // 3 of 3 only shows "at least 0.44"
 /// assert!((p.lo - 0.4385).abs() < 1e-4 && p.hi == 1.0);
 /// ```
 pub fn proportion(k: usize, n: usize) -> Option<Interval> {
@@ -285,11 +291,11 @@ pub fn proportion(k: usize, n: usize) -> Option<Interval> {
     })
 }
 
-/// The values θ that a score test does not reject: `(θ̂ − θ)² ≤ z² V(θ)`.
+/// Returns the interval of all θ that a score test does not reject: `(θ̂ − θ)² ≤ z² V(θ)`.
 fn score_interval(point: f64, variance: impl Fn(f64) -> f64) -> Interval {
     let rejected = |theta: f64| (point - theta).powi(2) > Z * Z * variance(theta);
-    // between an accepted and a rejected value lies an end; V(0) = V(1) = 0, so the ends of [0, 1] are rejected
-    // unless they are the estimate itself
+    // Bisection between an accepted and a rejected value finds an end of the interval. V(0) = V(1) = 0, so 0 and 1
+    // are rejected unless they equal the estimate.
     let end = |outer: f64| {
         if point == outer {
             return outer;
@@ -304,10 +310,10 @@ fn score_interval(point: f64, variance: impl Fn(f64) -> f64) -> Interval {
     Interval { point, lo: end(0.0), hi: end(1.0) }
 }
 
-/// Smallest two-sided p that a rank test can reach with `n` against `m` runs: complete separation, `2 / C(n+m, n)`.
+/// Returns the smallest two-sided p-value of a rank test with `n` and `m` runs: `2 / C(n+m, n)`, at full separation.
 ///
 /// ```
-/// assert_eq!(epo_report::stats::smallest_p(3, 3), 0.1); // three seeds each can never be significant at 5 %
+/// assert_eq!(epo_report::stats::smallest_p(3, 3), 0.1); // 3 seeds each are never significant at 5 %
 /// assert_eq!(epo_report::stats::smallest_p(5, 5), 2.0 / 252.0);
 /// ```
 pub fn smallest_p(n: usize, m: usize) -> f64 {
@@ -391,7 +397,7 @@ mod tests {
         assert_eq!(probability_beats::<f64>(&[], cmp), None);
     }
 
-    /// Share of `trials` simulated experiments whose interval holds the truth.
+    /// Returns the fraction of `trials` simulated experiments whose interval contains the true value.
     fn coverage(trials: u32, mut holds: impl FnMut(&mut Stream, u64) -> bool) -> f64 {
         let hits = (0..trials)
             .filter(|&i| holds(&mut Stream::new(u64::from(i), Purpose::Problem, 9), u64::from(i)))
@@ -430,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Kills: a closed form for many runs that does not continue the simulated stretch.
+    /// Fails if the formula for many runs does not continue the simulated factor.
     #[test]
     fn many_runs_need_no_simulation() {
         for (few, many, statistic) in [

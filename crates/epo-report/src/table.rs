@@ -1,6 +1,6 @@
 //! A table that is written as Markdown, CSV, LaTeX, HTML and JSON.
 //!
-//! CSV and JSON hold every number in full and split a cell with a spread or an interval; the others round.
+//! CSV and JSON contain unrounded numbers, and one value per column. The other formats round.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::plot::escape;
 use crate::stats::{self, Interval};
 
-/// What a column holds; it decides the columns of the CSV.
+/// Kind of the values in a column. It determines the columns of the CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -30,7 +30,7 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
-    /// Mean and standard deviation of some values.
+    /// Returns a cell with the mean and standard deviation of some values.
     pub(crate) fn spread(values: &[f64]) -> Self {
         if values.is_empty() {
             Self::Missing
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// The parts of a cell, as many as [`keys`] has names for its column; `None` for what does not exist.
+    /// Returns the parts of a cell, one for each name in [`keys`] of its column. A missing part is `None`.
     fn parts(&self, width: usize) -> Vec<Option<Part<'_>>> {
         let mut parts = match self {
             Self::Text(text) => vec![Some(Part::Text(text))],
@@ -69,7 +69,7 @@ impl Cell {
     }
 }
 
-/// What a column of the CSV, or a key of the JSON, holds.
+/// Value of a CSV column or of a JSON key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part<'a> {
     Text(&'a str),
@@ -84,7 +84,7 @@ impl Part<'_> {
         }
     }
 
-    /// `null` for a number that JSON has no word for.
+    /// Returns the JSON value; `null` for NaN and infinite numbers.
     fn json(self) -> Value {
         match self {
             Self::Text(text) => text.into(),
@@ -93,7 +93,7 @@ impl Part<'_> {
     }
 }
 
-/// A text as a cell of a CSV file. One that a spreadsheet would take for a formula has an apostrophe before it.
+/// Returns a text as a cell of a CSV file. An apostrophe precedes a text that a spreadsheet would read as a formula.
 pub(crate) fn csv_text(text: &str) -> String {
     let text = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         true => format!("'{text}"),
@@ -105,7 +105,7 @@ pub(crate) fn csv_text(text: &str) -> String {
     }
 }
 
-/// A text inside a Markdown table: neither HTML, nor a link, nor the end of the cell.
+/// Returns a text that is safe inside a Markdown table: it makes no HTML, no link and no new cell.
 pub(crate) fn markdown_text(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -121,7 +121,7 @@ pub(crate) fn markdown_text(text: &str) -> String {
     out.replace("](", "]\\(")
 }
 
-/// Names of the parts of a column: `Return 95 %` is `return_95`, `return_95_lo`, `return_95_hi`.
+/// Returns the names of the parts of a column: `Return 95 %` becomes `return_95`, `return_95_lo`, `return_95_hi`.
 fn keys((name, kind): &(String, Kind)) -> Vec<String> {
     let words = name.to_lowercase();
     let words: Vec<&str> = words.split([' ', ',', '%', '(', ')']).filter(|w| !w.is_empty()).collect();
@@ -133,7 +133,7 @@ fn keys((name, kind): &(String, Kind)) -> Vec<String> {
     }
 }
 
-/// Two decimals for small numbers, none for large ones.
+/// Returns a number as text: two decimals for small numbers, none for large ones.
 pub(crate) fn number(v: f64) -> String {
     let decimals = match v.abs() {
         a if a >= 1000.0 => 0,
@@ -150,10 +150,10 @@ pub(crate) fn number(v: f64) -> String {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// File name without ending.
+    /// File name without extension.
     pub name: &'static str,
     pub title: String,
-    /// How to read it.
+    /// Explanation of the table for the reader.
     pub caption: String,
     pub columns: Vec<(String, Kind)>,
     pub rows: Vec<Vec<Cell>>,
@@ -183,7 +183,7 @@ impl Table {
         out
     }
 
-    /// `{"name", "title", "columns", "rows"}`; each row is an object with the columns of the CSV as keys.
+    /// Returns `{"name", "title", "columns", "rows"}`. Each row is an object with the CSV columns as keys.
     pub(crate) fn to_json(&self) -> Value {
         let row = |row: &Vec<Cell>| -> Map<String, Value> {
             self.parts(row).map(|(key, part)| (key, part.map_or(Value::Null, Part::json))).collect()
@@ -196,7 +196,7 @@ impl Table {
         })
     }
 
-    /// Every key of a row with its value.
+    /// Returns all keys of a row with their values.
     fn parts<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (String, Option<Part<'a>>)> {
         self.columns.iter().map(keys).zip(row).flat_map(|(keys, cell)| {
             let parts = cell.parts(keys.len());
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(table().to_csv(), want);
     }
 
-    /// Kills: a name that runs as a formula in a spreadsheet, as HTML in Markdown, or that breaks its row.
+    /// Fails if a name becomes a formula in a spreadsheet or HTML in Markdown, or breaks its row.
     #[test]
     fn names_cannot_do_harm() {
         for (text, csv) in [

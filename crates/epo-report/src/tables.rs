@@ -1,4 +1,4 @@
-//! The tables of a report, and what few seeds do not allow to conclude.
+//! The tables of a report, and the conclusions that a small number of seeds does not support.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::groups::{Achieved, Group, is_incidental};
 use crate::stats::{self, Interval, Statistic};
 use crate::table::{Cell, Kind, Table, number};
 
-/// Seed of every bootstrap: the same runs give the same report.
+/// Seed of every bootstrap. It is fixed, so the same runs give the same report.
 const SEED: u64 = 0;
 
 fn column(name: &str, kind: Kind) -> (String, Kind) {
@@ -23,15 +23,15 @@ fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
     group.achieved.iter().map(f).collect()
 }
 
-/// Of a quantity that is never negative, neither is the interval.
+/// Cuts the interval of a quantity that is never negative at 0.
 fn not_negative(interval: Interval) -> Interval {
     interval.at_least(0.0)
 }
 
-/// Longest text of a cell that lists names or settings.
+/// Maximum length of a cell that lists names or settings.
 const MOST_TEXT: usize = 300;
 
-/// Every table that the groups allow.
+/// Returns all tables for which the groups have data.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     let together = Together::of(groups);
     let mut tables: Vec<Table> = variants(groups).into_iter().collect();
@@ -44,7 +44,7 @@ pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     tables
 }
 
-/// What the letters stand for, if variants have some.
+/// Returns the table that explains the letters of variants; `None` if no variant has a letter.
 fn variants(groups: &[Group]) -> Option<Table> {
     let mut named: Vec<(&str, &str)> =
         groups.iter().filter_map(|g| Some((g.label.as_str(), g.variant.as_deref()?))).collect();
@@ -86,8 +86,8 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
         caption: format!(
             "Mean ± standard deviation over seeds of the last {} % of the steps, and the mean with its 95 % interval. \
              Feasible: share of runs whose final cost is within the limit, with Wilson's 95 % interval. Score: return \
-             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task. An interval of a cost ends at 0, \
-             which costs cannot be below.",
+             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task. Intervals of a cost are cut \
+             at 0, because costs cannot be negative.",
             percent(share)
         ),
         columns: vec![
@@ -124,7 +124,7 @@ fn violations(groups: &[Group]) -> Table {
         name: "table2-violations",
         title: "Table 2. Constraint violations during training".into(),
         caption: "Epochs whose cost is above the limit; the sum over epochs of the cost above the limit; the epoch \
-                  after which a run never is above it again (median of the runs that get there, and how many do)."
+                  from which a run stays within the limit (median over the runs that do so, and their number)."
             .into(),
         columns: vec![
             column("Task", Kind::Text),
@@ -168,7 +168,7 @@ fn timing(groups: &[Group]) -> Option<Table> {
     })
 }
 
-/// Training and evaluation side by side, for the runs that have final values; `None` if no run was evaluated.
+/// Returns the table of training and evaluation results, for runs with final values; `None` if no run is evaluated.
 fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
     let of = |g: &Group, policy: Policy| -> Vec<Evaluation> {
         g.reached.iter().filter_map(|&i| of_policy(&g.runs[i].evaluations, policy).copied()).collect()
@@ -224,15 +224,15 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
     })
 }
 
-/// `10` of 0.1.
+/// Returns a fraction as a percentage: `10` for 0.1.
 fn percent(share: f64) -> String {
     number(share * 100.0).trim_end_matches(".00").to_owned()
 }
 
-/// Most settings that are listed.
+/// Maximum number of settings that are listed.
 const MOST_SETTINGS: usize = 200;
 
-/// Settings that are not the same in all groups that have them; `None` if there are none.
+/// Returns the table of settings that differ between groups; `None` if there are none.
 fn settings(groups: &[Group]) -> Option<Table> {
     let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for group in groups {
@@ -264,7 +264,7 @@ fn settings(groups: &[Group]) -> Option<Table> {
     })
 }
 
-/// The tasks on which every algorithm has runs: only those can be added up.
+/// The tasks on which every algorithm has runs. Only these tasks are averaged.
 struct Together<'a> {
     labels: Vec<&'a str>,
     tasks: Vec<&'a str>,
@@ -344,7 +344,7 @@ impl<'a> Together<'a> {
             title: "Table 4. Probability that the row beats the column".into(),
             caption: "A run that is within the limit beats one that is not; of two within it the higher return wins, \
                       of two above it the lower cost. Averaged over tasks, ties count half; 95 % score interval. An \
-                      interval that holds 0.5 decides nothing."
+                      interval that contains 0.5 does not show which one is better."
                 .into(),
             columns,
             rows: rows.collect(),
@@ -352,15 +352,15 @@ impl<'a> Together<'a> {
     }
 }
 
-/// What the number of seeds does not allow to say; empty from five seeds on.
+/// Returns the conclusions that the number of seeds does not support; empty for five or more seeds.
 pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
     let fewest = groups.iter().map(|g| g.achieved.len()).filter(|&n| n > 0).min().unwrap_or(0);
     let mut out = Vec::new();
     match fewest {
-        0 => out.push("No run got far enough for a final value.".into()),
+        0 => out.push("No run is long enough for a final value.".into()),
         1 => out.push(
             "Where there is one seed, nothing is known about the spread: it has no band and no interval, and a difference \
-             from another algorithm may be the luck of the seed."
+             from another algorithm may be due to chance."
                 .into(),
         ),
         n @ 2..=4 => {
@@ -389,7 +389,7 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
             "If {all} feasible, the probability that the next one is may still be as low as {}.",
             number(lo)
         ));
-        out.push("Order among algorithms whose intervals overlap is not established; 5 seeds are the least, 10 are usual.".into());
+        out.push("The order of algorithms whose intervals overlap is not established. Use at least 5 seeds; 10 are usual.".into());
     }
     out
 }
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(beats.point, 1.0, "PPO's higher return does not count: it is not safe");
     }
 
-    /// Kills: an evaluation that hides which policy was played, and one that is not beside the training it belongs to.
+    /// Fails if an evaluation does not name its policy, or is not in the row of its training.
     #[test]
     fn evaluations_stand_beside_training_by_the_name_of_their_policy() {
         let mut groups = two_algorithms(2);

@@ -1,33 +1,33 @@
-//! How the bodies of a task are simulated.
+//! The two physics simulations of a task.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How the bodies of a task are simulated. Layouts, rewards, costs and observations come from the same code for both.
+/// Physics simulation of a task. Layouts, rewards, costs and observations are computed by the same code for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Physics {
     /// The physics of the published tasks: every body is simulated in every step.
     #[default]
     Published,
-    /// Vases and boxes that have come to rest sleep until something touches them, so they cost no time. Only motions
-    /// too small to be charged for differ from [`Published`](Self::Published). Tasks without such bodies are the same to
-    /// the last bit.
+    /// Vases and boxes at rest are not simulated until something touches them, which saves time. Only motions that
+    /// are too small to cause a cost differ from [`Published`](Self::Published). Tasks without such bodies give
+    /// identical results with both.
     Fast,
 }
 
 impl Physics {
-    /// Every value, in the order in which they are listed.
+    /// All values, in the order of lists and tables.
     pub const ALL: [Self; 2] = [Self::Published, Self::Fast];
 
-    /// Whether this is [`Published`](Self::Published).
+    /// Returns true for [`Published`](Self::Published).
     pub fn is_published(&self) -> bool {
         *self == Self::Published
     }
 
-    /// Name in configurations, on the command line and in JSON.
+    /// Returns the name that configurations, the command line and JSON use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Published => "published",
@@ -42,7 +42,7 @@ impl fmt::Display for Physics {
     }
 }
 
-/// The name of a physics that does not exist.
+/// The error for a name that is neither `published` nor `fast`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no physics `{0}`; choose `published` or `fast`")]
 pub struct UnknownPhysics(String);

@@ -1,29 +1,31 @@
-//! A scripted driver that seeks collisions: the hardest policy for a physics in which bodies at rest sleep.
+//! A scripted policy that seeks collisions. Collisions are the hardest case for a physics that skips bodies at rest.
 //!
-//! Time is cut into rounds of 100 steps. In each round the driver picks a loose body (a vase, the box, a gremlin) at
-//! random, steers towards it for 70 steps, hits it and pushes it along, and then makes three random moves of ten steps.
+//! An episode is divided into rounds of 100 steps. In each round the driver picks a loose body (a vase, the box, a
+//! gremlin) at random. It steers towards this body for 70 steps, to hit and push it. Then it makes three random moves
+//! of ten steps each.
 
 use epo_core::{Env, Purpose, Stream};
 use epo_mujoco::BodyId;
 
 use crate::TaskEnv;
 
-/// Steps of a round, and how many of them are driven towards the target.
+/// Number of steps of a round.
 const ROUND: usize = 100;
+/// Number of steps at the start of a round in which the robot steers towards the target.
 const APPROACH: usize = 70;
-/// Steps after which loose bodies have come to rest, unless they were hit.
+/// Number of steps after which all loose bodies that were not hit are at rest.
 const SETTLED: usize = 5;
-/// Steps for which a random move is held.
+/// Number of steps for which a random action is repeated.
 const HELD: usize = 10;
 
-/// The scripted driver of a navigation task. In a task without loose bodies it only makes random moves.
+/// The scripted policy of a navigation task. In a task without loose bodies it only makes random moves.
 #[derive(Debug)]
 pub struct Driver {
     robot: Option<BodyId>,
-    /// Whether the robot steers with two wheels and drives along −y; otherwise it is thrust along x and turned.
+    /// True if the robot steers with two wheels and drives along −y. Otherwise a force along x and a turn move it.
     wheels: bool,
     targets: Vec<BodyId>,
-    /// For every geom, the body at the root of its tree.
+    /// Root body of the kinematic tree of each geom.
     roots: Vec<BodyId>,
     stream: Stream,
     step: usize,
@@ -32,7 +34,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver for a task.
+    /// Returns a driver for the task of `env`.
     pub fn new(env: &TaskEnv) -> Self {
         let sim = env.sim();
         let robot = sim.body("agent").ok();
@@ -49,13 +51,13 @@ impl Driver {
         }
     }
 
-    /// Begins an episode; the moves depend on the seed and on what the robot meets.
+    /// Starts an episode. The actions depend on the seed and on the states of the episode.
     pub fn start(&mut self, seed: u64) {
         self.stream = Stream::new(seed, Purpose::Random, 2);
         self.step = 0;
     }
 
-    /// The action in the present state.
+    /// Writes the action for the present state of `env` to `action`.
     pub fn act(&mut self, env: &TaskEnv, action: &mut [f64]) {
         let at = self.step % ROUND;
         self.step += 1;
@@ -73,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// Turns towards a body and drives on.
+    /// Writes the action that turns towards `target` and drives forward.
     fn steer(&self, env: &TaskEnv, robot: BodyId, target: BodyId, action: &mut [f64]) {
         let sim = env.sim();
         let (p, q, r) = (sim.xpos(target), sim.xpos(robot), sim.xmat(robot));
@@ -83,7 +85,7 @@ impl Driver {
         let bearing = ahead[1].atan2(ahead[0]); // positive: to the left
         action.fill(0.0);
         if self.wheels {
-            // torques saturate at 0.02; the wheel named `left` is on the right of a robot that looks along −y
+            // Torques saturate at 0.02. The robot looks along −y, so the wheel named `left` is on its right.
             let (speed, turn) = (0.02 * bearing.cos(), 0.02 * bearing.clamp(-1.0, 1.0));
             (action[0], action[1]) = (speed + turn, speed - turn);
         } else {
@@ -91,8 +93,9 @@ impl Driver {
         }
     }
 
-    /// Whether the robot touches anything but the floor at the end of this step, or did so within it: a loose body
-    /// that sleeps in `env` and does not now was hit.
+    /// Returns true if the robot touches anything but the floor at the end of this step, or did so during the step.
+    ///
+    /// With fast physics a contact during the step is noticed because it wakes up a loose body that was at rest.
     pub fn touches(&self, env: &TaskEnv) -> bool {
         let settled = env.sleeps() && env.steps() > SETTLED;
         let awake = |b: &BodyId| !env.sim().is_asleep(*b);

@@ -1,4 +1,6 @@
-//! All commands of `epo`, which know the tasks of this crate by their ids: `cargo run --release -- train Patrol-v0`.
+//! A program with all commands of `epo` that also has the tasks of this crate.
+//!
+//! Example: `cargo run --release -- train Patrol-v0`.
 
 use std::process::ExitCode;
 

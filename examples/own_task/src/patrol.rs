@@ -1,4 +1,4 @@
-//! Patrol: drive to and fro between two posts and keep out of the mud.
+//! Patrol: the robot drives back and forth between two posts and avoids the mud.
 //!
 //! ```text
 //! reward  r_t = (d_{t−1} − d_t) + 1[d_t ≤ 0.3]     d: distance of the robot from the marked post in the plane, metres
@@ -13,7 +13,7 @@ use epo_tasks::navigation::{
 /// Distance from a post at which it counts as reached, in metres.
 const REACHED: f64 = 0.3;
 
-/// The task.
+/// Returns the task: robot, scene, rules, and descriptions of reward and cost.
 pub fn task() -> NavigationTask {
     NavigationTask {
         id: "Patrol-v0".to_owned(),
@@ -22,7 +22,7 @@ pub fn task() -> NavigationTask {
             half_width: 1.5,
             max_steps: 400,
             groups: vec![
-                // a green cylinder that stands on the post to go to
+                // a green cylinder that marks the post to reach next
                 Group::new(1, Goal { radius: REACHED }, 0.0),
                 Group::new(2, Post { distance: 1.2 }, 0.3),
                 Group::new(4, Mud { radius: 0.25 }, 0.3),
@@ -39,7 +39,7 @@ pub fn task() -> NavigationTask {
     }
 }
 
-/// A puddle of mud on the floor. Being in it costs.
+/// A puddle of mud on the floor. Each step in it costs 1.
 #[derive(Debug)]
 struct Mud {
     /// Radius in metres.
@@ -74,7 +74,7 @@ impl Object for Mud {
 /// A post: a thin blue column at a fixed place on the x axis. Nothing collides with it.
 #[derive(Debug)]
 struct Post {
-    /// Distance from the origin, in metres. The first post is on the right, the second on the left.
+    /// Distance from the origin, in metres. Post 0 is at `x = distance`, post 1 at `x = −distance`.
     distance: f64,
 }
 
@@ -99,7 +99,7 @@ impl Object for Post {
     }
 }
 
-/// The rules: the mark moves to the other post whenever one is reached.
+/// The rules: whenever the robot reaches the marked post, the mark moves to the other post.
 #[derive(Debug)]
 struct Patrol {
     mark: GroupId,
@@ -128,7 +128,7 @@ impl Rules for Patrol {
     }
 
     fn begin(&mut self, stage: &mut Stage) {
-        // every episode starts with a post of its own, whatever the last episode left behind
+        // The first post is drawn at random, so an episode does not depend on the one before.
         let first = stage.choose(2);
         self.mark_post(first, stage);
     }

@@ -1,15 +1,15 @@
-//! Tank: keep a tank full without letting it overflow.
+//! Tank: the agent keeps a tank full without letting it overflow.
 //!
 //! ```text
-//! level   x ← x + 0.1 a + w,     a ∈ [−1, 1] opens the pump, w ~ U(−0.05, 0.05) is the weather
-//! reward  r = x                  a full tank is worth more
-//! cost    c = 1[x > 1]           but it must not overflow
-//! end     terminated when it runs dry (x < 0), truncated after 200 steps
+//! level   x ← x + 0.1 a + w,     a ∈ [−1, 1] is the pump rate, w ~ U(−0.05, 0.05) is the weather
+//! reward  r = x                  a fuller tank gives more reward
+//! cost    c = 1[x > 1]           the tank overflows
+//! end     terminated when the tank is empty (x < 0), truncated after 200 steps
 //! ```
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Purpose, Step, Stream};
 
-/// Makes one environment.
+/// Returns a new environment.
 pub fn make() -> Result<Box<dyn Env>, EnvError> {
     let spec = EnvSpec {
         id: "Tank-v0".to_owned(),
@@ -42,7 +42,7 @@ impl Env for Tank {
     }
 
     fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
-        // everything random comes from the seed, and nothing survives from the last episode
+        // All randomness comes from the seed, and no state is kept from the previous episode.
         self.weather = Stream::new(seed, Purpose::Problem, 0);
         self.level = 0.4 + 0.2 * self.weather.uniform();
         (self.steps, self.running) = (0, true);

@@ -1,5 +1,6 @@
-//! The binary of this crate has the commands of `epo`, and they know the tasks of this crate. It is started directly, as
-//! a user would: from another folder, and without anything in the environment that says where MuJoCo is.
+//! Tests that the binary of this crate has the commands of `epo` and the tasks of this crate.
+//!
+//! The tests start the binary as a user does: from another folder, and without environment variables for MuJoCo.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +11,7 @@ fn own_task(dir: &Path, args: &[&str]) -> Output {
     command.args(args).current_dir(dir).output().unwrap()
 }
 
-/// Runs a command that must succeed and returns what it prints.
+/// Runs a command that must succeed and returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
     let output = own_task(dir, args);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! The tasks through the library: they are sound, and training on them learns.
+//! Tests the tasks through the library: they pass `check_env`, and training on them improves the return.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use epo_lab::runs;
 use epo_lab::train::Trainer;
 use epo_tasks::Physics;
 
-/// The tests share one process, and an id can be added once.
+/// Registers the tasks once: all tests share one process, and an id can be added only once.
 fn register() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| own_task::register().unwrap());
@@ -52,7 +52,7 @@ fn the_mud_costs_while_the_robot_is_in_it_and_posts_are_reached_in_turn() {
     for seed in 0..12 {
         env.reset(seed, &mut obs).unwrap();
         for _ in 0..400 {
-            // the second lidar ring has 16 sectors; here the robot steers by what it would see of the mark
+            // The robot steers towards the mark. Its bearing comes from the simulation, not from the lidar.
             let poses: Vec<_> = env.body_poses().collect();
             let ([x, y, _], [w, .., z]) = poses[robot.0];
             let [gx, gy, _] = poses[mark.0].0;
@@ -96,7 +96,7 @@ fn training_on_the_tank_fills_it_up_to_the_limit() {
     let dir = tempfile::tempdir().unwrap();
     let set = ["run.steps=120000", "run.limit=10", "train.steps_per_epoch=4000"];
     let [first, last] = train(dir.path(), "Tank-v0", &set);
-    // the level drifts without a policy; with one it stays below 1, where 200 steps earn less than 200
+    // A trained policy keeps the level below 1 in most steps, so 200 steps give a return below 200.
     assert!(last > 1.3 * first && last > 120.0 && last < 200.0, "from {first} to {last}");
 }
 

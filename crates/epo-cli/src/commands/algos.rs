@@ -25,9 +25,9 @@ struct AlgoEntry {
     name: &'static str,
     label: &'static str,
     summary: &'static str,
-    /// Default of each parameter.
+    /// Default value of each parameter, by name.
     parameters: serde_json::Value,
-    /// Documentation of each parameter.
+    /// Documentation of each parameter, by name.
     documentation: BTreeMap<String, String>,
 }
 

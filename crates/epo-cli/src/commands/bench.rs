@@ -12,17 +12,17 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Time steps and resets of tasks, compared with the bare physics
+    /// Measure the time of environment steps and resets, compared with the bare physics simulation
     Env(bench_env::Args),
-    /// Check that fast physics is the same task as published physics
+    /// Test whether fast and published physics give equivalent returns, costs and episode lengths
     Physics(bench_physics::Args),
-    /// Time whole epochs of training
+    /// Measure the time of whole training epochs
     Train(bench_train::Args),
-    /// Time the update of a network, compared with the multiply-add peak of this core
+    /// Measure the time of a network update, compared with the peak multiply-add rate of one core
     Update(bench_update::Args),
 }
 
-/// Measures.
+/// Runs the chosen benchmark.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     match args.what {
         What::Env(args) => bench_env::run(args),

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Task to measure; may be repeated [default: all]
     #[arg(long = "task", value_name = "ID")]
     tasks: Vec<String>,
-    /// Physics to measure: published or fast [default: both, in turns]
+    /// Physics to measure: published or fast [default: both, measured alternately]
     #[arg(long, value_name = "NAME")]
     physics: Option<Physics>,
     /// Print one JSON document
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Times the tasks.
+/// Measures the speed of each task and prints one row per task, physics and number of threads.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let tasks = match args.tasks.as_slice() {
         [] => epo_tasks::tasks().into_iter().filter(|task| task.is_simulated()).collect(),

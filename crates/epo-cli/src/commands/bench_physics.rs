@@ -18,22 +18,22 @@ pub(crate) struct Args {
     /// Task to compare; may be repeated [default: Goal1, Goal2, Push1, Push2 and Button2 of Point and Car]
     #[arg(long = "task", value_name = "ID")]
     tasks: Vec<String>,
-    /// Policy that plays; may be repeated [default: random and scripted, and trained if there is a --run]
+    /// Policy that chooses the actions; may be repeated [default: random and scripted, plus trained if --run is given]
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<PolicyName>,
-    /// Run folder whose policy plays its own task; may be repeated, with one run per task
+    /// Run folder whose policy is used on the task it was trained on; may be repeated, one run per task
     #[arg(long = "run", value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Episodes per policy and physics; more are played where the differences are too noisy for a decision
+    /// Minimum number of episodes per policy and physics; more are played if the differences are too noisy
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..))]
     episodes: u32,
-    /// Most episodes per policy and physics
+    /// Maximum number of episodes per policy and physics
     #[arg(long, default_value_t = 20_000)]
     max_episodes: u32,
     /// Number of threads; does not change the results [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// File that results are added to, one task and policy after the other; what it has already is not played again
+    /// File that stores the results of each task and policy; results that it already holds are not computed again
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON document
@@ -48,7 +48,7 @@ enum PolicyName {
     Trained,
 }
 
-/// Compares published and fast physics.
+/// Compares published and fast physics. Exits with code 3 if a comparison does not show equivalence.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let work = work(&args)?;
     let mut rows = match &args.out {
@@ -79,8 +79,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             Err(LabError::Interrupted(_)) => {
                 bar.finish_and_clear();
                 match &args.out {
-                    Some(path) => tell!("interrupted; the same command goes on from {}", path.display()),
-                    None => tell!("interrupted; with --out FILE what is finished would be kept"),
+                    Some(path) => tell!("interrupted; rerun the command to continue from {}", path.display()),
+                    None => tell!("interrupted; nothing was saved (--out FILE saves finished results)"),
                 }
                 return Ok(Code::Interrupted);
             }
@@ -97,13 +97,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(if rows.iter().all(|row| row.equivalent) { Code::Done } else { Code::NotMet })
 }
 
-/// Who plays which task, in this order.
+/// Returns the pairs of task and policy to compare, in order.
 fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
     let mut trained = Vec::new();
     for dir in &args.runs {
         let (task, player) = Player::of_run(dir)?;
         if trained.iter().any(|(other, _)| *other == task) {
-            let why = format!("two runs of {task}: give one per task");
+            let why = format!("--run names two runs of {task}; give one run per task");
             return Err(anyhow::Error::new(Exit(Code::Usage)).context(why));
         }
         trained.push((task, player));
@@ -129,7 +129,7 @@ fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
         }
     }
     if let Some((task, _)) = trained.first() {
-        let why = format!("there is a run of {task}, but {task} is not among the tasks");
+        let why = format!("--run names a run of {task}, which is not compared; add --task {task}");
         return Err(anyhow::Error::new(Exit(Code::Usage)).context(why));
     }
     Ok(work)
@@ -165,7 +165,7 @@ fn text(rows: &[Row]) -> String {
     let different = rows.iter().filter(|r| !r.equivalent).count();
     let end = match different {
         0 => format!("Both physics are equivalent in all {} comparisons.", rows.len()),
-        n => format!("{n} of {} comparisons show no equivalence.", rows.len()),
+        n => format!("Equivalence is not shown in {n} of {} comparisons.", rows.len()),
     };
     format!("{}\n\n{end}", table(&all, 3).join("\n"))
 }

@@ -9,19 +9,19 @@ use crate::output::print;
 /// Arguments of `epo bench train`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Task; may be repeated [default: SafetyPointGoal1-v0]
+    /// Task to train on; may be repeated [default: SafetyPointGoal1-v0]
     #[arg(long, value_name = "ID")]
     task: Vec<String>,
-    /// Algorithm; may be repeated [default: epo and ppo-lag]
+    /// Algorithm to train; may be repeated [default: epo and ppo-lag]
     #[arg(long, value_name = "NAME")]
     algo: Vec<String>,
-    /// Threads; may be repeated [default: 1 and all cores]
+    /// Number of threads; may be repeated [default: 1 and all cores]
     #[arg(long)]
     threads: Vec<usize>,
-    /// Epochs; the fastest counts
+    /// Number of epochs; the fastest one is reported
     #[arg(long, default_value_t = 3)]
     epochs: u64,
-    /// Set one value, such as train.steps_per_epoch=20000; may be repeated
+    /// Set one configuration value, such as train.steps_per_epoch=20000; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Print one JSON document
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Times whole epochs, without the KL stop, so that every pass is made.
+/// Measures the time of whole epochs. Early stopping on the KL divergence is off, so every epoch makes all passes.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let or = |given: &[String], default: &[&str]| match given {
         [] => default.iter().map(ToString::to_string).collect(),

@@ -14,8 +14,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Sizes and minibatch: a policy and a critic of the navigation tasks, the policy in large minibatches, a policy with
-/// many observations and actions, a policy with wide layers.
+/// Layer sizes and minibatch size of each measured network.
+///
+/// They are a policy and a critic of the navigation tasks, and the same policy with large minibatches. A policy with
+/// many observations and actions and a policy with wide layers follow.
 const NETS: [(&[usize], usize); 5] = [
     (&[60, 64, 64, 2], 64),
     (CRITIC, 64),
@@ -33,12 +35,12 @@ struct Row {
     us_per_update: f64,
     gflops: f64,
     peak_fraction: f64,
-    /// Time of a step while learning zero targets ÷ time of a step with random targets; critics only.
+    /// Time of an update with zero targets divided by that of an update with random targets. Only for critics.
     #[serde(skip_serializing_if = "Option::is_none")]
     zero_target_ratio: Option<f64>,
 }
 
-/// Measures updates.
+/// Measures the time of an update for each network in [`NETS`].
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let measure = |(sizes, batch): (&[usize], usize)| {
         let UpdateBench { us_per_update, gflops, peak_fraction } = update(sizes, batch);

@@ -21,14 +21,14 @@ pub(crate) struct Args {
     /// Seed of the evaluation episodes
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Report the policy that samples its actions first, and apply --max-cost to it, instead of the one that takes
-    /// the mean action
+    /// Report the policy with sampled actions first and apply --max-cost to it, instead of the policy with the mean
+    /// action
     #[arg(long)]
     stochastic: bool,
-    /// Exit with code 3 if the mean cost of the reported policy is above this
+    /// Exit with code 3 if the mean episode cost of the policy that is reported first is above X
     #[arg(long, value_name = "X", value_parser = number)]
     max_cost: Option<f64>,
-    /// How bodies are simulated: published, or fast (bodies at rest sleep)
+    /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest)
     #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
     physics: Physics,
     /// Number of threads; does not change the results [default: all cores]
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A number that can be compared with: everything but NaN.
+/// Parses a number. NaN is refused, because it cannot be compared.
 fn number(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if !x.is_nan() => Ok(x),
@@ -65,7 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let (report, notes) = evaluate_run(&args.run, &make_env, plan, shown, &stop)?;
     notes.iter().for_each(|note| tell!("{note}; the previous checkpoint is used"));
-    // printed before it is saved: the folder may not be writable
+    // The report is printed before it is saved, because the folder may not be writable.
     print(&if args.json { serde_json::to_string_pretty(&report)? } else { text(&report) })?;
     report.write(&args.run)?;
     let cost = report.shown.cost.spread.mean;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
 }
 
-/// A table with one row per action mode.
+/// Returns a table with one row per action mode.
 pub(crate) fn text(report: &EvalReport) -> String {
     let Evaluation { episodes, cost, physics, .. } = &report.shown;
     let header = [

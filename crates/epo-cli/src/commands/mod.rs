@@ -1,4 +1,4 @@
-//! One module per command, each with its `Args` and a `run`.
+//! One module per command. Each has its arguments, `Args`, and a function `run`.
 
 pub(crate) mod algos;
 pub(crate) mod bench;

@@ -11,7 +11,7 @@ use crate::output::print;
 /// Arguments of `epo parity`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Recorded episodes (.npz)
+    /// Files with recorded reference episodes (.npz)
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Print one JSON document
@@ -26,9 +26,9 @@ struct Row {
     comparison: Comparison,
 }
 
-/// Steps recorded reference episodes and reports the largest differences.
+/// Replays the actions of recorded reference episodes and reports the largest differences.
 ///
-/// A file that cannot be used is reported on stderr and makes the command fail; the others are still compared.
+/// A file that cannot be used is reported on stderr and makes the command fail. All other files are still compared.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (mut rows, mut unusable) = (Vec::new(), None);
     for file in &args.files {
@@ -53,7 +53,7 @@ fn check(file: &Path) -> Result<Comparison, ParityError> {
     compare(&Recording::open(file)?)
 }
 
-/// A file that cannot be read is an I/O failure; one that can and is no recording is a failure.
+/// Returns [`Code::Io`] if the file cannot be read, and [`Code::Failed`] if it is not a valid recording.
 fn code_of(error: &ParityError) -> Code {
     match error {
         ParityError::File(epo_tasks::npz::NpzError::Io(_)) => Code::Io,

@@ -10,28 +10,28 @@ use crate::output;
 /// Arguments of `epo report`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Run folders, or folders that hold them up to eight levels down; OmniSafe's are read too
+    /// Run folders of epo or OmniSafe, or folders that contain them at most eight levels below
     #[arg(required = true)]
     runs: Vec<PathBuf>,
-    /// Folder for the report
+    /// Folder that the report is written to
     #[arg(long)]
     out: PathBuf,
-    /// Shaded band: one standard deviation over the seeds, or the 95 % interval of the mean
+    /// Shaded band of the curves: one standard deviation over the seeds, or the 95 % confidence interval of the mean
     #[arg(long, value_enum, default_value = "std")]
     band: BandArg,
-    /// Width of the moving mean over the returns, in epochs; 1 does not smooth
+    /// Width of the moving average over the returns, in epochs; 1 turns smoothing off
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     smooth: u32,
-    /// Width of the moving mean over the costs, in epochs; more than 1 hides violations
+    /// Width of the moving average over the costs, in epochs; values above 1 hide violations of the limit
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     smooth_cost: u32,
-    /// Share of a run's steps, at its end, over which final values are means
+    /// Fraction of the steps at the end of a run over which final values are averaged
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
-    /// Cost limit of runs that name none, such as OmniSafe's PPO [default: they are left out]
+    /// Cost limit of runs whose configuration has none, such as OmniSafe's PPO [default: such runs are left out]
     #[arg(long, value_name = "COST", allow_negative_numbers = true)]
     limit: Option<f64>,
-    /// Print nothing about folders that cannot be used
+    /// Print no notes and no summary on stderr
     #[arg(long, short)]
     quiet: bool,
     /// Print one JSON document instead of the tables
@@ -45,7 +45,7 @@ enum BandArg {
     Ci95,
 }
 
-/// Writes the report; prints its tables.
+/// Writes the report and prints its tables.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let wrong = |message: String| Err(anyhow::Error::new(Exit(Code::Usage)).context(message));
     if !(args.last > 0.0 && args.last <= 1.0) {
@@ -67,10 +67,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Most notes that are printed.
+/// Maximum number of notes that are printed.
 const MOST_NOTES: usize = 20;
 
-/// Makes a report and says on stderr where it is, and what could not be used.
+/// Writes a report. Unless `quiet`, prints on stderr where it is and which folders or files could not be used.
 pub(crate) fn make(
     runs: &[PathBuf],
     out: &std::path::Path,
@@ -93,7 +93,7 @@ pub(crate) fn make(
         }
         let more = summary.notes.len().saturating_sub(MOST_NOTES);
         if more > 0 {
-            tell!("note: {more} more notes are on the page");
+            tell!("note: {more} more notes are in index.html");
         }
         tell!("{} in {}", output::count(summary.runs, "run"), summary.page.display());
     }

@@ -17,25 +17,25 @@ use crate::output::{self, duration};
 /// Arguments of `epo repro`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which experiment
+    /// Experiment to run
     #[arg(value_enum)]
     experiment: Which,
-    /// Environment steps of each run, such as 1e6
+    /// Number of environment steps of each run, such as 1e6 [default: that of the experiment]
     #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// Number of seeds
+    /// Number of seeds, counted from 0 [default: that of the experiment]
     #[arg(long, value_parser = count, allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Tasks instead of the paper's, separated by commas
+    /// Tasks, separated by commas [default: those of the experiment]
     #[arg(long, value_delimiter = ',', value_parser = name)]
     tasks: Vec<String>,
-    /// Algorithms instead of the paper's, separated by commas
+    /// Algorithms, separated by commas [default: those of the experiment]
     #[arg(long, value_delimiter = ',', value_parser = name)]
     algos: Vec<String>,
-    /// Folder for runs and report; the same command goes on where it was
+    /// Folder for the runs and the report; the same command continues an interrupted experiment
     #[arg(long)]
     out: PathBuf,
-    /// Say what would run and how long it would take here, from a short measurement
+    /// List the runs and estimate their duration on this machine from a short measurement, then stop
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -46,25 +46,25 @@ pub(crate) struct Args {
 enum Which {
     /// EPO and five baselines on eight tasks
     Paper,
-    /// Parts of EPO against the whole
+    /// Ablation study: variants of EPO compared with EPO
     Ablation,
-    /// EPO at several limits
+    /// EPO at several cost limits
     Limits,
 }
 
-/// A name of a list, without the space after a comma.
+/// Parses one name of a list and removes the spaces around it.
 fn name(text: &str) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// A whole number, also as `1e6`.
+/// Parses a whole number of at least 1; `1e6` is accepted too.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     let whole = value.is_finite() && value >= 1.0 && value.fract() == 0.0 && value < 1e18;
     if whole { Ok(value as u64) } else { Err(format!("`{text}` is not a whole number of at least 1")) }
 }
 
-/// Runs an experiment of the paper and reports on it.
+/// Runs an experiment of the paper and writes its report.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (experiment, title) = match args.experiment {
         Which::Paper => (Experiment::Paper, "EPO and its baselines"),
@@ -82,12 +82,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let report = match sweep.code() {
         Code::Interrupted => None,
-        // failed runs are missing in the report; it says so
+        // The report leaves out failed runs and says so.
         code => {
             let options = Options { title: title.into(), ..Options::default() };
             match report::make(&[args.out.join("runs")], &args.out.join("report"), &options, false) {
                 Err(e) if code == Code::Done => return Err(e),
-                // the runs failed: that is what there is to tell
+                // Some runs failed, and the exit code says so. The missing report is only mentioned.
                 Err(e) => {
                     tell!("no report: {e:#}");
                     None
@@ -134,22 +134,22 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&times).map(row)).collect();
     let mut lines = output::table(&rows, 1);
     lines.push(format!(
-        "{}, {jobs} side by side with {} each: between {} and {} on this machine, as busy as it is now.",
+        "{}, {jobs} side by side with {} each: between {} and {} on this machine at its present load.",
         output::count(runs.len(), "run"),
         output::count(threads, "thread"),
         duration(least),
         duration(most)
     ));
     lines.push(
-        "The lower figure is for updates that the KL stop ends after one pass, the upper one for updates that make all \
-         passes."
+        "The lower estimate assumes that the KL stop ends every update after one pass. The upper estimate assumes that \
+         every update makes all passes."
             .to_owned(),
     );
     output::print(&lines.join("\n"))?;
     Ok(Code::Done)
 }
 
-/// Progress of the measurements on stderr: a bar on a terminal, a line each otherwise.
+/// Shows the progress of the measurements on stderr: a bar on a terminal, otherwise one line per measurement.
 enum Measurements {
     Nowhere,
     Lines,

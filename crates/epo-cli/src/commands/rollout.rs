@@ -21,15 +21,15 @@ pub(crate) struct Args {
     /// Number of steps, at least 1 [default: until the episode ends]
     #[arg(long, value_parser = super::repro::count)]
     steps: Option<u64>,
-    /// How bodies are simulated: published, or fast (bodies at rest sleep)
+    /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest)
     #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
     physics: Physics,
-    /// File to write (docs/rollout-format.md)
+    /// File to write (its format is described in docs/rollout-format.md)
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Writes one episode of a random policy for a viewer.
+/// Writes one episode of a random policy to a file that a viewer can show.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut env = epo_tasks::make_with(&args.task, args.physics)?;
     let steps = args.steps.map_or(env.info().max_steps, |n| n as usize);
@@ -41,13 +41,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Writes under a temporary name in the same folder and renames: the file is whole or not there.
+/// Writes to a temporary file in the same folder and renames it, so `path` never holds an incomplete file.
 fn save(rollout: &Rollout, path: &Path) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path does not end in a file name"))?;
     let partial = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
     let written = write(rollout, &partial).and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
-        let _ = fs::remove_file(&partial); // the first error is the one to report
+        let _ = fs::remove_file(&partial); // the error of writing is reported, not this one
     }
     written
 }

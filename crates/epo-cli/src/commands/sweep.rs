@@ -19,31 +19,31 @@ use crate::output::{self, duration};
 /// Arguments of `epo sweep`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Sweep file: tables `base`, `grid` and `list` over config paths
+    /// Sweep file (TOML) with tables `base`, `grid` and `list` of configuration keys
     file: PathBuf,
-    /// Folder of the sweep, which several processes may share (default: runs/ and the name of the file)
+    /// Folder of the sweep; several processes may share it [default: runs/ followed by the name of the file]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     how: How,
-    /// List the runs and stop
+    /// List the runs, then stop
     #[arg(long)]
     dry_run: bool,
 }
 
-/// How runs are driven; shared with `epo repro`.
+/// Options for running a set of runs; shared with `epo repro`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct How {
-    /// Runs side by side; they share the cores [default: one per core]
+    /// Number of runs at the same time; they share the cores [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     jobs: Option<u16>,
-    /// Try failed runs again
+    /// Run failed runs again
     #[arg(long)]
     retry_failed: bool,
-    /// Program that is started with `train …` instead of this one, such as a wrapper of a scheduler
+    /// Program to start as `PROGRAM train …` instead of this one, such as a wrapper for a job scheduler
     #[arg(long, value_name = "PROGRAM")]
     command: Option<OsString>,
-    /// No overview on stderr
+    /// Print no progress on stderr
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Print one JSON document instead of tables
@@ -52,7 +52,7 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Runs side by side, and threads of each.
+    /// Returns the number of runs at the same time and the number of threads of each.
     pub(crate) fn shares(&self, runs: usize) -> (usize, usize) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.map_or(cores, usize::from).min(runs.max(1));
@@ -60,7 +60,7 @@ impl How {
     }
 }
 
-/// Runs what a sweep file asks for.
+/// Runs all configurations of a sweep file.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let text = std::fs::read_to_string(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
@@ -80,24 +80,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let summary = drive_all(&runs, &out, &args.how)?;
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
-        tell!("curves and tables: epo report '{0}/runs' --out '{0}/report'", out.display());
+        tell!("for curves and tables, run: epo report '{0}/runs' --out '{0}/report'", out.display());
     }
     Ok(summary.code())
 }
 
-/// A mistake in a sweep file is a mistake of usage.
+/// Returns an error with the exit code for wrong usage; a wrong sweep file counts as such.
 pub(crate) fn usage(error: PlanError) -> anyhow::Error {
     anyhow::Error::new(Exit(Code::Usage)).context(error.to_string())
 }
 
-/// What a planned run is, as JSON.
+/// Returns the description of a planned run as JSON.
 pub(crate) fn what(run: &Planned) -> serde_json::Value {
     json!({
         "id": run.id, "task": run.task, "algo": run.algo, "variant": run.variant, "seed": run.seed, "steps": run.steps
     })
 }
 
-/// Drives the runs to their ends.
+/// Starts the runs, waits until all have ended, and returns their results.
 pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Result<Summary> {
     let (jobs, threads) = how.shares(runs.len());
     let program = match &how.command {
@@ -109,17 +109,17 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let mut screen = Screen::new(how.quiet);
     let fates = drive(runs, &options, &stop, &mut |overview| screen.show(overview));
     screen.clear();
-    let fates = fates.with_context(|| format!("the sweep in {} cannot go on", out.display()))?;
+    let fates = fates.with_context(|| format!("the sweep in {} cannot continue", out.display()))?;
     let rows: Vec<Row> = runs.iter().zip(fates).map(|(run, fate)| Row::new(run, fate, out)).collect();
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
-        tell!("{} not finished; the same command goes on", output::count(pending, "run"));
+        tell!("{} not finished; run the same command again to continue", output::count(pending, "run"));
     }
     Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
 }
 
-/// What became of a sweep. Serialised, it is what `epo sweep --json` prints.
+/// The results of a sweep. `epo sweep --json` prints it in serialised form.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     out: PathBuf,
@@ -138,18 +138,18 @@ struct Row {
     algo: String,
     variant: String,
     seed: u64,
-    /// Environment steps that it is to make.
+    /// Planned number of environment steps.
     steps: u64,
     state: &'static str,
-    /// Run folder, if it was begun.
+    /// Run folder; `None` if the run has not started.
     folder: Option<PathBuf>,
-    /// Of all its epochs, whoever drove them.
+    /// Duration of all epochs in seconds, including epochs that another process ran.
     seconds: Option<f64>,
-    /// Means over the last 10 % of the steps.
+    /// Mean episode return over the last 10 % of the steps; `cost` is averaged in the same way.
     #[serde(rename = "return")]
     ret: Option<f64>,
     cost: Option<f64>,
-    /// Of a failed run.
+    /// Exit code of a failed run; `message` and `log` are also for failed runs only.
     exit_code: Option<i32>,
     message: Option<String>,
     log: Option<PathBuf>,
@@ -212,13 +212,14 @@ impl Summary {
             }
         }
         if self.failed > 0 {
-            lines.push("`--retry-failed` tries failed runs again".to_owned());
+            lines.push("`--retry-failed` runs failed runs again".to_owned());
         }
         lines.join("\n")
     }
 }
 
-/// The live overview: a block that is redrawn on a terminal, else a line when something ends, and one a minute.
+/// The live overview. A terminal shows a block that is redrawn.
+/// Otherwise a line is printed whenever a run ends, and once per minute.
 struct Screen {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -261,14 +262,14 @@ impl Screen {
 fn headline(o: &Overview) -> String {
     if o.stopping {
         let runs = output::count(o.running.len(), "run");
-        return format!("stopping {runs} at the end of the epoch; Ctrl-C again leaves at once");
+        return format!("stopping {runs} at the end of the epoch; press Ctrl-C again to exit at once");
     }
     let mut line = format!("{} of {} done, {} running", o.done, o.total, o.running.len());
     if o.failed > 0 {
         line += &format!(", {} failed", o.failed);
     }
     if o.elsewhere > 0 {
-        line += &format!(", {} elsewhere", o.elsewhere);
+        line += &format!(", {} in other processes", o.elsewhere);
     }
     if let Some(eta) = o.eta {
         line += &format!(", {} left", duration(eta));

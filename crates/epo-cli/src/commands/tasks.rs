@@ -22,7 +22,7 @@ struct Row {
     max_steps: usize,
     reward: &'static str,
     cost: &'static str,
-    /// m/s; only velocity tasks have one.
+    /// Speed limit in m/s; only velocity tasks have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed_limit: Option<f64>,
     physics: [Physics; 2],
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// A line per task with its sizes and its cost. Neighbours that have the same reward share a line that says it.
+/// Returns one line per task with its sizes and its cost. A line above each group of tasks describes their reward.
 fn text(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
     let mut text = format!("{:<width$}  obs  act  steps  cost", "id");
@@ -61,7 +61,7 @@ fn text(rows: &[Row]) -> String {
         }
         text += &format!("\n{id:<width$}  {obs:>3}  {act:>3}  {max_steps:>5}  {cost}");
     }
-    text += "\n\nEvery task can be simulated in two ways (--physics): `published`, as in Safety-Gymnasium, or `fast`,\n\
-             where vases and boxes at rest sleep. `epo bench physics` compares the two.";
+    text += "\n\nEvery task has two physics simulations (--physics): `published` is the one of Safety-Gymnasium;\n\
+             `fast` skips vases and boxes that are at rest. `epo bench physics` compares the two.";
     text
 }

@@ -1,4 +1,4 @@
-//! `epo theory`: the paper's statements and the learners on CMDPs whose optimum is known.
+//! `epo theory`: checks the paper's statements, and trains the algorithms, on CMDPs whose optimum is known.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,28 +20,28 @@ use crate::output::{count as count_of, print};
 /// Arguments of `epo theory`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Write the figures (SVG) and report.json, or with --learn learn.csv and learn.json, into this folder
+    /// Folder for the figures (SVG) and report.json; with --learn, for learn.csv and learn.json
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Random CMDPs per check
+    /// Number of random CMDPs per check
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "learn")]
     cmdps: u32,
-    /// Train the algorithms on the storied CMDPs instead, and compare with the optimum: seven algorithms, four
-    /// problems, three seeds take about four minutes of one core, divided by the cores
+    /// Train the algorithms on four small CMDPs and compare the results with the optimum, instead of running the
+    /// checks. Seven algorithms with three seeds take about four minutes on one core; more cores share the work
     #[arg(long)]
     learn: bool,
-    /// Seeds of each training, from 1
+    /// Number of seeds per algorithm and CMDP; the first seed is 1
     #[arg(long, value_name = "N", default_value_t = 3, requires = "learn")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Algorithm to train, may be given several times; all if absent
+    /// Algorithm to train; may be repeated [default: all]
     #[arg(long, value_name = "NAME", requires = "learn")]
     algo: Vec<String>,
-    /// Environment steps of each training, such as 4e5
+    /// Number of environment steps of each training run, such as 4e5
     #[arg(long, value_name = "N", value_parser = count, default_value = "400000", requires = "learn")]
     steps: u64,
-    /// Change a parameter of all trainings, such as algo.sharpness=5; may be given several times
+    /// Set one configuration value of all training runs, such as algo.sharpness=5; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "learn")]
     set: Vec<String>,
     /// Print one JSON document
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs the checks and draws the figures, or trains.
+/// Runs the checks and draws the figures, or trains the algorithms (`--learn`).
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(dir) = &args.out {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
@@ -78,7 +78,7 @@ fn code(report: &Report) -> Code {
     if report.ok { Code::Done } else { Code::NotMet }
 }
 
-/// A bar on stderr; only a terminal shows it.
+/// Returns a progress bar on stderr; it is visible only on a terminal.
 fn bar(name: &str, length: u64) -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template(&format!("{name} {{wide_bar}} {{percent}} %  {{elapsed}}"))?;
     Ok(ProgressBar::new(length).with_style(style))
@@ -96,7 +96,7 @@ fn table(report: &Report) -> String {
             text += &format!("{:55}{}\n", "", c.note);
         }
     }
-    text += "\nConditions that the paper does not spell out:";
+    text += "\nConditions that the paper does not state:";
     for c in &report.counter_examples {
         let failed = if c.ok { "" } else { " (NOT CONFIRMED)" };
         text += &format!("\n- {}{failed}: {}\n    {}", c.statement, c.needs, c.found);
@@ -104,10 +104,10 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// What `--learn` found.
+/// The results of `--learn`.
 #[derive(Serialize)]
 struct Learned<'a> {
-    /// Parameters that are not defaults, by algorithm; an empty name is all.
+    /// Parameters that differ from the defaults, with the algorithm. An empty name stands for all algorithms.
     settings: Vec<(&'a str, String)>,
     summary: Vec<Summary>,
     runs: Vec<JobResult>,
@@ -116,7 +116,7 @@ struct Learned<'a> {
 fn learn(args: &Args) -> anyhow::Result<Code> {
     let begun = Instant::now();
     let jobs = jobs(args)?;
-    let mut epochs = 0; // and no training begins if a configuration is wrong
+    let mut epochs = 0; // a wrong configuration ends the command before any training starts
     for job in &jobs {
         epochs += u64::from(job.resolve()?.epochs());
     }
@@ -127,7 +127,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     let runs = ground_truth::measure_all(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
     bar.finish_and_clear();
     let Some(runs) = runs else {
-        tell!("stopped; the same command begins anew");
+        tell!("stopped; nothing was saved, and the same command starts from the beginning");
         return Ok(Code::Interrupted);
     };
     let own = OWN_SETTINGS.iter().filter(|(name, _)| jobs.iter().any(|job| job.algo == *name));
@@ -137,7 +137,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     }
     let learned = Learned { settings, summary: ground_truth::summarise(&runs), runs };
     let json = serde_json::to_string_pretty(&learned)?;
-    // printed first: a folder that cannot be written must not cost the result
+    // The result is printed before it is saved, so that it is not lost if the folder is not writable.
     print(&if args.json { json.clone() } else { page(&learned, args) })?;
     if let Some(dir) = &args.out {
         write_whole(&dir.join("learn.csv"), ground_truth::csv(&learned.runs).as_bytes())?;
@@ -147,7 +147,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Problem by problem, algorithm by algorithm.
+/// Returns the training runs, ordered by CMDP, algorithm and seed.
 fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
     let mut algos = Vec::new();
     for name in &args.algo {
@@ -171,14 +171,14 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
 fn page(learned: &Learned<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
-        "\n{} seeds, {} steps each. Cells are the mean and the worst of the seeds; the worst gap is the one farthest \
-         from 0. The last three are thousands of steps; – if a seed never did.",
+        "\n{} seeds, {} steps each. Cells show the mean over the seeds and the worst seed; the worst gap is the one \
+         farthest from 0. The last three columns are in thousands of steps; “–” means that a seed never got there.",
         args.seeds, learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
         text += &match *name {
-            "" => format!("\nSet for all, on top of that: {set}."),
-            name => format!("\nNot the defaults of {name}: {set}."),
+            "" => format!("\nSet for all algorithms with --set: {set}."),
+            name => format!("\nSettings of {name} that differ from its defaults: {set}."),
         };
     }
     text

@@ -24,16 +24,16 @@ pub(crate) struct Args {
     task: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Folder that run folders are made in
+    /// Folder in which the run folder is created
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Name of the run folder instead of seed and time
+    /// Name of the run folder [default: made from seed and time]
     #[arg(long)]
     name: Option<String>,
-    /// Print the whole configuration as TOML with the documentation of every key, and stop
+    /// Print the whole configuration as TOML with the documentation of every key, then stop
     #[arg(long)]
     print_config: bool,
-    /// Continue a run folder from its last checkpoint to its end, or to --steps
+    /// Continue the run in this folder from its last checkpoint, until its end or until --steps
     #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
     /// Print no progress on stderr
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// The configuration of a run; shared by the commands that start one.
+/// Options that configure a run; shared by the commands that start a run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ConfigArgs {
     /// Algorithm (`epo algos` lists them) [default: epo]
@@ -53,28 +53,28 @@ pub(crate) struct ConfigArgs {
     /// Root seed of all random streams [default: 0]
     #[arg(long, allow_negative_numbers = true)]
     seed: Option<String>,
-    /// Limit on the mean cost of an episode [default: 25]
+    /// Limit on the mean episode cost [default: 25]
     #[arg(long, allow_negative_numbers = true)]
     limit: Option<String>,
-    /// Number of environments side by side [default: 32]
+    /// Number of parallel environments [default: 32]
     #[arg(long, allow_negative_numbers = true)]
     envs: Option<String>,
-    /// How bodies are simulated: published, or fast (bodies at rest sleep); see `epo tasks`
+    /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest) [default: published]
     #[arg(long, value_name = "NAME")]
     physics: Option<String>,
     /// Number of threads; does not change the results [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
-    /// TOML file with the tables run, train and algo
+    /// Configuration file (TOML) with the tables run, train and algo
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set one value, such as train.gamma=0.999; may be repeated
+    /// Set one configuration value, such as train.gamma=0.999; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// Resolves the defaults, the file and the arguments; later layers win.
+    /// Returns the configuration: arguments override the file, and the file overrides the defaults.
     pub(crate) fn resolve(&self, task: Option<&str>) -> anyhow::Result<ResolvedRun> {
         let file = self.config.as_ref().map(|path| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
@@ -105,9 +105,9 @@ impl ConfigArgs {
         })
     }
 
-    /// The settings of a resumed run.
+    /// Returns the settings that may change when a run is resumed.
     fn resume_options(&self) -> anyhow::Result<ResumeOptions> {
-        // resolved as for a new run, so that 1e6 is read and nonsense refused in the same words
+        // `--steps` is parsed as for a new run, so it accepts 1e6 and gives the same error messages.
         let steps = match &self.steps {
             Some(steps) => Some(ResolvedRun::from_layers(None, &[format!("run.steps={steps}")])?.run.steps),
             None => None,
@@ -116,7 +116,7 @@ impl ConfigArgs {
     }
 }
 
-/// Whether a file has the tables of a sweep.
+/// Returns true if the text has a table of a sweep file.
 fn is_sweep(text: Option<&str>) -> bool {
     text.is_some_and(|text| text.lines().any(|line| ["[grid]", "[base]", "[[list]]"].contains(&line.trim())))
 }
@@ -131,7 +131,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
                 output::print(reference::documented(&run).trim_end())?;
                 return Ok(Code::Done);
             }
-            let task = epo_tasks::task(&run.run.task)?; // a wrong run is refused before a folder is made for it
+            let task = epo_tasks::task(&run.run.task)?; // a wrong run is refused before its folder is created
             memory::check_task(&run, task)?;
             (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
         }
@@ -165,7 +165,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Evaluates a finished run with the mean and with the sampled action, unless that has been done.
+/// Evaluates a finished run with mean and with sampled actions, unless this checkpoint is already evaluated.
 fn final_evaluation(
     dir: &Path,
     run: &ResolvedRun,
@@ -190,7 +190,7 @@ fn final_evaluation(
     Ok(())
 }
 
-/// Where a resumed run stands.
+/// Returns a message with the epoch and steps at which a resumed run continues.
 fn resume_note(trainer: &Trainer<'_>) -> String {
     let (epoch, steps) = (trainer.epoch(), trainer.steps());
     if trainer.is_finished() {

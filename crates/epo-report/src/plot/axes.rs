@@ -1,4 +1,4 @@
-//! Two axes with ticks, grid and labels.
+//! Draws two axes with ticks, grid and labels.
 
 use super::canvas::{Anchor, Canvas, Rgb};
 use super::font::FONT;
@@ -13,16 +13,16 @@ const TITLE: f32 = 17.0;
 pub struct Axis {
     /// First and last value.
     pub range: (f64, f64),
-    /// The scale is logarithmic.
+    /// True if the scale is logarithmic.
     pub log: bool,
-    /// Ticks: value and label.
+    /// Value and label of each tick.
     pub ticks: Vec<(f64, String)>,
     /// Name and unit.
     pub label: String,
 }
 
 impl Axis {
-    /// A linear axis from `lo` to `hi` with about five round ticks inside.
+    /// Returns a linear axis from `lo` to `hi` with about five ticks at round values.
     pub fn linear(lo: f64, hi: f64, label: &str) -> Self {
         let ticks = ticks(lo, hi, 5);
         let inside = ticks.values.iter().filter(|&&v| v >= lo - 1e-9 && v <= hi + 1e-9);
@@ -30,13 +30,13 @@ impl Axis {
         Self { range: (lo, hi), log: false, ticks, label: label.to_owned() }
     }
 
-    /// A logarithmic axis with ticks at `values`.
+    /// Returns a logarithmic axis with ticks at `values`.
     pub fn logarithmic(lo: f64, hi: f64, values: &[f64], label: &str) -> Self {
         let ticks = values.iter().map(|v| (*v, v.to_string())).collect();
         Self { range: (lo, hi), log: true, ticks, label: label.to_owned() }
     }
 
-    /// A linear axis whose ends are round values that enclose `lo..hi`.
+    /// Returns a linear axis whose ends are round values that enclose `lo..hi`.
     pub(crate) fn enclosing(lo: f64, hi: f64, label: &str) -> Self {
         let ticks = ticks(lo, hi, 5);
         let range = (ticks.values[0], ticks.values[ticks.values.len() - 1]);
@@ -44,7 +44,7 @@ impl Axis {
         Self { range, log: false, ticks, label: label.to_owned() }
     }
 
-    /// Place of a value between the ends: 0 at the first, 1 at the last.
+    /// Returns the position of a value on the axis: 0 at the first end, 1 at the last.
     fn share(&self, v: f64) -> f64 {
         let (lo, hi) = self.range;
         match self.log {
@@ -54,26 +54,26 @@ impl Axis {
     }
 }
 
-/// A plot: two axes in a rectangle of a canvas.
+/// Two axes in a rectangle of a canvas.
 #[derive(Clone, Debug)]
 pub struct Axes {
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Left, top, right and bottom of the plot, labels and ticks not included.
+    /// Left, top, right and bottom of the plot, without labels and ticks.
     pub area: [f32; 4],
 }
 
 impl Axes {
-    /// Point of the canvas for a pair of values.
+    /// Returns the point of the canvas for a pair of values.
     pub fn at(&self, (x, y): (f64, f64)) -> (f32, f32) {
         let [left, top, right, bottom] = self.area;
         let between = |from: f32, to: f32, share: f64| from + (share * f64::from(to - from)) as f32;
         (between(left, right, self.x.share(x)), between(bottom, top, self.y.share(y)))
     }
 
-    /// Draws grid lines and the labels of the ticks: the first thing to draw.
+    /// Draws the grid lines and the labels of the ticks. Call it before drawing the data.
     pub fn draw_grid(&self, canvas: &mut Canvas) {
         let [left, top, right, bottom] = self.area;
         for (v, label) in &self.x.ticks {
@@ -88,7 +88,7 @@ impl Axes {
         }
     }
 
-    /// Draws the two axis lines, their labels and a title: the last thing to draw.
+    /// Draws the two axis lines, their labels and a title. Call it after drawing the data.
     pub fn draw_frame(&self, canvas: &mut Canvas, title: &str) {
         let [left, top, right, bottom] = self.area;
         let (across, down) = ((left + right) / 2.0, (top + bottom) / 2.0);
@@ -102,7 +102,7 @@ impl Axes {
     }
 }
 
-/// `text`, shortened until it is at most `width` wide.
+/// Returns `text`, shortened until it is at most `width` wide.
 pub(crate) fn fit(text: &str, width: f32, size: f32) -> String {
     let mut short = crate::files::shorten(text, 300);
     let mut most = short.chars().count();
@@ -132,7 +132,7 @@ impl Ticks {
     }
 }
 
-/// At most `most + 1` round values whose ends enclose `lo..hi`.
+/// Returns at most `most + 1` round values whose ends enclose `lo..hi`.
 pub(super) fn ticks(lo: f64, hi: f64, most: usize) -> Ticks {
     let raw = (hi - lo) / most as f64;
     let power = 10_f64.powf(raw.log10().floor());

@@ -1,7 +1,7 @@
-//! A list of filled and stroked paths, written as SVG and as PNG.
+//! A drawing made of filled and stroked paths, which is written as SVG and as PNG.
 //!
-//! Text becomes outlines of an embedded font (DejaVu Sans), so both files look the same on every machine, with fonts
-//! or without. The words stay in the SVG as `aria-label`.
+//! Text is drawn as outlines of an embedded font (DejaVu Sans), so both files look the same on every machine. The SVG
+//! also contains the text as `aria-label`.
 
 use std::fmt::Write as _;
 
@@ -14,17 +14,17 @@ use tiny_skia::{
 /// Pixels of the PNG per unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
 
-/// Red, green, blue.
+/// Colour as red, green and blue.
 pub type Rgb = [u8; 3];
 
-/// Where a text is pinned to its point.
+/// Horizontal alignment of a text at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// The text begins there.
+    /// The text begins at the point.
     Start,
-    /// The text is centred there.
+    /// The text is centred at the point.
     Middle,
-    /// The text ends there.
+    /// The text ends at the point.
     End,
 }
 
@@ -40,11 +40,11 @@ struct Item {
     colour: Rgb,
     ink: Ink,
     label: Option<String>,
-    /// Shown by a browser while the pointer is on the path.
+    /// Text that a browser shows while the pointer is on the path.
     hover: Option<String>,
 }
 
-/// A picture in the making; y grows downwards.
+/// A drawing. The y axis points downwards.
 #[derive(Debug)]
 pub struct Canvas {
     width: f32,
@@ -53,7 +53,7 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// An empty canvas of this size.
+    /// Returns an empty canvas of this size.
     pub fn new(width: f32, height: f32) -> Self {
         Self { width, height, items: Vec::new() }
     }
@@ -63,12 +63,12 @@ impl Canvas {
         self.items.extend(path.map(item));
     }
 
-    /// Draws a polyline; points that are not finite are left out.
+    /// Draws a polyline. Points that are not finite are left out.
     pub fn line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, dash: Option<[f32; 2]>) {
         self.push(trace(points, false), colour, Ink::Line { width, dash, opacity: 1.0 });
     }
 
-    /// Draws a solid polyline that can be seen through.
+    /// Draws a solid, transparent polyline.
     pub fn faint_line(&mut self, points: &[(f32, f32)], colour: Rgb, width: f32, opacity: f32) {
         self.push(trace(points, false), colour, Ink::Line { width, dash: None, opacity });
     }
@@ -92,7 +92,7 @@ impl Canvas {
         );
     }
 
-    /// Gives the path that was drawn last a text that a browser shows while the pointer is on it.
+    /// Adds a text to the last path. A browser shows it while the pointer is on the path.
     pub fn hover(&mut self, text: impl Into<String>) {
         if let Some(item) = self.items.last_mut() {
             item.hover = Some(text.into());
@@ -124,7 +124,7 @@ impl Canvas {
         }
     }
 
-    /// The picture as SVG; `title` is what a screen reader says.
+    /// Returns the drawing as SVG. Screen readers read `title` aloud.
     pub fn to_svg(&self, title: &str) -> String {
         let (w, h) = (self.width, self.height);
         let mut svg = format!(
@@ -165,7 +165,7 @@ impl Canvas {
         svg
     }
 
-    /// The picture as PNG.
+    /// Returns the drawing as PNG.
     pub fn to_png(&self) -> Vec<u8> {
         let [w, h] = [self.width, self.height].map(|v| (v * PNG_SCALE).ceil() as u32);
         let mut pixmap = Pixmap::new(w, h).expect("a figure has an area");
@@ -220,13 +220,13 @@ fn path_data(path: &Path) -> String {
     d
 }
 
-/// Two decimals, no more digits than needed.
+/// Returns a number as text with at most two decimals.
 fn short(v: f32) -> String {
     let rounded = (v * 100.0).round() / 100.0;
     if rounded == 0.0 { "0".into() } else { rounded.to_string() }
 }
 
-/// Text inside XML or HTML.
+/// Returns a text with the special characters of XML and HTML escaped.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -239,7 +239,7 @@ pub(crate) fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Red, green, blue of a pixel of the PNG, by canvas coordinates.
+    /// Returns red, green and blue of the pixel of the PNG at a point of the canvas.
     fn pixel(pixmap: &Pixmap, x: u32, y: u32) -> (u8, u8, u8) {
         let p = pixmap.pixel(x * 2, y * 2).unwrap();
         (p.red(), p.green(), p.blue())

@@ -1,6 +1,6 @@
-//! Figures of a report: panels in rows with one legend below.
+//! Figures of a report: rows of panels with one legend below.
 //!
-//! Sizes are chosen for half a page: at 3.3 inches the ticks are still 7 points high.
+//! Sizes are chosen for figures of half the page width: at 3.3 inches the tick labels are still 7 points high.
 
 use super::axes::{Axes, Axis, fit, ticks};
 use super::canvas::{Anchor, Canvas, Rgb};
@@ -9,24 +9,24 @@ use super::{INK, PALETTE, TEXT};
 
 /// Size of one panel with its labels.
 const PANEL: (f32, f32) = (382.0, 270.0);
-/// Room around the plot inside a panel: left, top, right, bottom.
+/// Margins around the plot inside a panel: left, top, right, bottom.
 const ROOM: [f32; 4] = [84.0, 30.0, 24.0, 50.0];
 const LEGEND_ROW: f32 = 26.0;
 const LIMIT_DASH: Option<[f32; 2]> = Some([7.0, 5.0]);
 
-/// Most lines of a figure: colours and dashes do not tell more apart.
+/// Maximum number of lines in a figure. Colours and dashes cannot distinguish more lines.
 pub(crate) const MOST_LINES: usize = 3 * PALETTE.len();
 
-/// One algorithm's line and band; `mean` and `band` have the length of `steps`.
+/// Line and band of one algorithm. `mean` and `band` have the same length as `steps`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    /// Index of the legend entry, which is also its colour.
+    /// Index of the legend entry. It also selects the colour.
     pub entry: usize,
     pub steps: Vec<f64>,
     pub mean: Vec<f64>,
-    /// Lower and upper edge of the band; not finite where there is none.
+    /// Lower and upper edge of the band. They are not finite where there is no band.
     pub band: Vec<(f64, f64)>,
-    /// Thin lines: seed, and steps and values.
+    /// Thin lines of single seeds: the seed, and pairs of steps and value.
     pub seeds: Vec<(u64, Vec<(f64, f64)>)>,
 }
 
@@ -36,45 +36,45 @@ impl Series {
     }
 }
 
-/// One point of a plane.
+/// One run in a figure of return over cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub entry: usize,
     pub at: (f64, f64),
-    /// A ring instead of a disc.
+    /// Draws a ring instead of a disc.
     pub hollow: bool,
     pub hover: String,
 }
 
-/// What the horizontal axis shows.
+/// Quantity on the horizontal axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Across {
-    /// Environment steps, from 0.
+    /// Environment steps, starting at 0.
     #[default]
     Steps,
-    /// Episode cost; the limits are upright lines.
+    /// Episode cost; the limits are vertical lines.
     Cost,
 }
 
 /// One plot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Panel {
-    /// Heading; a panel without one is an empty place.
+    /// Title. A panel without a title is left empty.
     pub title: String,
     pub across: Across,
     pub y_label: String,
     pub series: Vec<Series>,
     pub marks: Vec<Mark>,
-    /// Dashed lines; the entry gives the colour if the limits differ between algorithms.
+    /// Limits, drawn as dashed lines. The entry gives the colour if the limits differ between algorithms.
     pub limits: Vec<(f64, Option<usize>)>,
 }
 
-/// A figure: panels in rows, one legend below.
+/// A figure: rows of panels with one legend below.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figure {
     pub columns: usize,
     pub panels: Vec<Panel>,
-    /// Names by entry; an empty one is not listed.
+    /// Names by index of the entry. An empty name is not shown.
     pub legend: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ fn colour(entry: usize) -> Rgb {
     PALETTE[entry % PALETTE.len()]
 }
 
-/// Beyond the palette lines are told apart by their dashes too.
+/// Returns the dashes of a line. Lines that reuse a colour of the palette are dashed.
 fn dash(entry: usize) -> Option<[f32; 2]> {
     match entry / PALETTE.len() {
         0 => None,
@@ -112,7 +112,7 @@ impl Figure {
         canvas
     }
 
-    /// Legend entries broken into rows that fit.
+    /// Returns the legend entries in rows that fit the width.
     fn legend_rows(&self, width: f32) -> Vec<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let entry = |text: String, sample: Sample| Entry {
@@ -154,7 +154,7 @@ impl Figure {
     }
 }
 
-/// Width of the sample in a legend entry.
+/// Width of the line sample in a legend entry.
 const SAMPLE: f32 = 30.0;
 
 #[derive(Debug)]
@@ -200,11 +200,11 @@ impl Panel {
         let y_lo = axes.y.range.0;
         let name = |entry: usize| legend.get(entry).map_or("", String::as_str);
         axes.draw_grid(canvas);
-        // bands below all lines, the first algorithm on top of the others
+        // Bands are drawn below all lines. The first algorithm is drawn last, on top of the others.
         for s in self.series.iter().rev() {
             for edge in band_outlines(s) {
                 let outline: Vec<_> = edge.iter().map(|&(u, v)| axes.at((u, v.max(y_lo)))).collect();
-                canvas.fill(&outline, colour(s.entry), 0.14); // six on top of each other can still be seen through
+                canvas.fill(&outline, colour(s.entry), 0.14); // six overlapping bands are still transparent
             }
         }
         for s in self.series.iter().rev() {
@@ -241,12 +241,12 @@ impl Panel {
         axes.draw_frame(canvas, &self.title);
     }
 
-    /// Environment steps, in thousands or millions.
+    /// Returns the axis of environment steps, in thousands or millions.
     fn steps_axis(&self) -> Axis {
         let last = self.series.iter().filter_map(|s| s.steps.last()).fold(0.0_f64, |a, &b| a.max(b));
         let (unit, unit_name) = if last >= 3e5 { (1e6, "million") } else { (1e3, "thousand") };
         let ticks = ticks(0.0, (last / unit).max(1e-9), 5);
-        // 9.98 of 10 million, cut by whole epochs, still ends at the tick "10"
+        // Whole epochs may end a run at 9.98 instead of 10 million steps. The axis then ends at the tick "10".
         let mut ends = ticks.values.iter().map(|v| v * unit);
         let end = ends.find(|v| (last..last * 1.03).contains(v)).unwrap_or(last).max(1e-9);
         let inside = ticks.values.iter().filter(|&&v| v * unit <= end * 1.001);
@@ -259,14 +259,14 @@ impl Panel {
         }
     }
 
-    /// Episode costs of all marks and limits.
+    /// Returns an axis that contains the episode costs of all marks and limits.
     fn cost_axis(&self) -> Axis {
         let values = self.marks.iter().map(|m| m.at.0).chain(self.limits.iter().map(|l| l.0));
         let (lo, hi) = extent(values);
         Axis::enclosing(lo.min(0.0), hi.max(lo.min(0.0) + 1e-9), "episode cost")
     }
 
-    /// The vertical axis: holds every line, band, mark and limit.
+    /// Returns a vertical axis that contains all lines, bands, marks and limits.
     fn y_axis(&self) -> Axis {
         let is_cost = self.across == Across::Steps && !self.limits.is_empty();
         let limits = self.limits.iter().map(|l| l.0).filter(|_| is_cost);
@@ -276,20 +276,20 @@ impl Panel {
             self.series.iter().flat_map(|s| s.seeds.iter().flat_map(|(_, line)| line.iter().map(|p| p.1)));
         let (lo, hi) =
             extent(limits.chain(edges).chain(means).chain(seeds).chain(self.marks.iter().map(|m| m.at.1)));
-        // a cost axis starts at zero: the eye compares heights
+        // A cost axis starts at zero, because readers compare heights.
         let lo = if is_cost { lo.min(0.0) } else { lo };
         Axis::enclosing(lo, if hi > lo { hi } else { lo + 1.0 }, &self.y_label)
     }
 }
 
-/// Smallest and largest finite value; (0, 1) if there is none.
+/// Returns the smallest and the largest finite value; (0, 1) if there is none.
 fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let span = |(lo, hi): (f64, f64), v: f64| (lo.min(v), hi.max(v));
     let (lo, hi) = values.filter(|v| v.is_finite()).fold((f64::INFINITY, f64::NEG_INFINITY), span);
     if lo > hi { (0.0, 1.0) } else { (lo, hi) }
 }
 
-/// Closed outlines of the stretches where a series has a band.
+/// Returns a closed outline for each range of steps in which a series has a band.
 fn band_outlines(s: &Series) -> Vec<Vec<(f64, f64)>> {
     let points: Vec<_> = s.steps.iter().copied().zip(s.band.iter().copied()).collect();
     let stretches = points.split(|(_, (lo, hi))| !lo.is_finite() || !hi.is_finite());

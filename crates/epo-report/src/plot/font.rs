@@ -1,7 +1,7 @@
-//! Outlines and widths of the characters of the embedded font (DejaVu Sans).
+//! Reads outlines and widths of the characters of the embedded font (DejaVu Sans).
 //!
-//! Reads the tables of a TrueType file that text needs: `cmap` (format 4), `hmtx`, `loca` and `glyf`, composite glyphs
-//! included. Hinting, kerning and variations are not read. A character that the font lacks has the glyph 0, a box.
+//! It reads the tables `cmap` (format 4), `hmtx`, `loca` and `glyf` of a TrueType file, including composite glyphs. It
+//! does not read hinting, kerning and variations. A character that is not in the font has glyph 0, a box.
 
 use std::sync::LazyLock;
 
@@ -11,14 +11,14 @@ use tiny_skia::{Path, PathBuilder, Transform};
 pub(crate) static FONT: LazyLock<Font> =
     LazyLock::new(|| Font::parse(dejavu::sans::regular()).expect("the embedded font is whole"));
 
-/// A parsed TrueType font; lengths are in font units, y grows upwards.
+/// A parsed TrueType font. Lengths are in font units, and the y axis points upwards.
 #[derive(Debug)]
 pub(crate) struct Font {
     data: &'static [u8],
     units_per_em: f32,
-    /// `loca` holds 32-bit offsets.
+    /// True if `loca` holds 32-bit offsets.
     long_offsets: bool,
-    /// Number of glyphs that have a width of their own in `hmtx`; the others share the last one.
+    /// Number of glyphs with their own width in `hmtx`. All other glyphs have the last of these widths.
     widths: usize,
     cmap: usize,
     hmtx: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Font {
     glyf: usize,
 }
 
-/// Deepest nesting of composite glyphs that is followed.
+/// Maximum depth of nested composite glyphs.
 const MAX_DEPTH: usize = 5;
 
 impl Font {
@@ -51,13 +51,14 @@ impl Font {
         })
     }
 
-    /// Width of a text of this size.
+    /// Returns the width of a text of this size.
     pub(crate) fn width(&self, text: &str, size: f32) -> f32 {
         text.chars().map(|c| self.advance(self.glyph(c))).sum::<f32>() * size / self.units_per_em
     }
 
-    /// Outline of a text of this size, its baseline beginning at (0, 0), y growing downwards; `None` if nothing is
-    /// drawn.
+    /// Returns the outline of a text of this size; `None` if nothing is drawn.
+    ///
+    /// The baseline starts at (0, 0), and the y axis points downwards.
     pub(crate) fn outline(&self, text: &str, size: f32) -> Option<Path> {
         let mut builder = PathBuilder::new();
         let scale = size / self.units_per_em;
@@ -72,7 +73,7 @@ impl Font {
         builder.finish()
     }
 
-    /// Glyph of a character by `cmap`, format 4: segments of character codes.
+    /// Returns the glyph of a character from `cmap`, format 4, which holds segments of character codes.
     fn glyph(&self, c: char) -> usize {
         let find = || {
             let code = u16::try_from(u32::from(c)).ok()?;
@@ -185,7 +186,7 @@ impl Font {
                 flags.extend(std::iter::repeat_n(flag, times));
             }
         }
-        // coordinates are differences: one byte with a sign bit among the flags, two bytes, or none (no difference)
+        // A coordinate is a difference: one byte with its sign in the flags, two bytes, or no byte (difference 0).
         let mut coordinates = |short: u8, same: u8| -> Option<Vec<f32>> {
             let mut value = 0_i32;
             let one = |flag: &u8| {
@@ -224,7 +225,9 @@ impl Font {
     }
 }
 
-/// Draws a closed contour of points on and off the curve. Between two points off it lies one on it, halfway.
+/// Draws a closed contour of points on and off the curve.
+///
+/// Halfway between two neighbouring points off the curve lies a point on the curve.
 fn draw_contour(points: &[((f32, f32), bool)], out: &mut PathBuilder) {
     let middle = |a: (f32, f32), b: (f32, f32)| ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0);
     let n = points.len();
@@ -233,7 +236,7 @@ fn draw_contour(points: &[((f32, f32), bool)], out: &mut PathBuilder) {
     let from = on.map_or(0, |i| i + 1);
     let mut control: Option<(f32, f32)> = None;
     out.move_to(start.0, start.1);
-    // all the points after the start, and the start again if it is one of them
+    // all points after the start, then the start itself if it is one of the points
     for i in (from..from + n).map(|i| points[i % n]) {
         match (control, i) {
             (None, (p, true)) => out.line_to(p.0, p.1),
@@ -271,7 +274,7 @@ fn u32_at(data: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Kills: a wrong table, a wrong segment of `cmap`, and a missing character that has no glyph.
+    /// Fails if a wrong table or `cmap` segment is read, or if a missing character has no glyph.
     #[test]
     fn widths_are_those_of_the_font() {
         assert_eq!(FONT.units_per_em, 2048.0);

@@ -1,6 +1,6 @@
-//! Figures: lists of filled and stroked paths, written as SVG and PNG.
+//! Draws figures as filled and stroked paths, and writes them as SVG and PNG.
 //!
-//! [`Canvas`] holds the paths, [`Axes`] maps numbers onto it and draws scales and labels.
+//! [`Canvas`] holds the paths. [`Axes`] maps numbers to points of the canvas and draws scales and labels.
 
 mod axes;
 mod canvas;
@@ -11,8 +11,8 @@ pub use axes::{Axes, Axis};
 pub(crate) use canvas::escape;
 pub use canvas::{Anchor, Canvas, Rgb};
 
-/// Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the strongest. Yellow is left out:
-/// it is hard to see on white.
+/// The colours of Okabe and Ito, which colour-blind readers can distinguish. The first is the most visible. Yellow is
+/// left out, because it is hard to see on white.
 pub const PALETTE: [Rgb; 7] =
     [[213, 94, 0], [0, 114, 178], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [0, 0, 0]];
 
