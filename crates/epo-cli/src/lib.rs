@@ -1,5 +1,21 @@
-//! The `epo` command as a library. It parses the arguments, calls the other crates and returns an exit code.
+//! The `epo` command as a library, and the landing page of the library's documentation.
 //!
+//! `epo` trains policies that respect a cost limit (constrained, or safe, reinforcement learning). The crates, from the
+//! highest to the lowest:
+//!
+//! | crate | what it has for you |
+//! |---|---|
+//! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
+//! | [`epo_lab`] | runs: [`Trainer`](epo_lab::train::Trainer), configuration, evaluation, checkpoints, sweeps |
+//! | [`epo_theory`] | small problems with exact optima, and the paper's theorems as checks |
+//! | [`epo_report`] | reports on run folders |
+//! | `epo_algos` | the algorithms: a new one implements `AlgoSpec` and `Objective` |
+//! | [`epo_nn`] | networks, policies and optimisers |
+//! | [`epo_tasks`] | the Safety-Gymnasium tasks, and how to [`register`](epo_tasks::register) your own |
+//! | `epo_mujoco` | a small safe interface to MuJoCo |
+//! | [`epo_core`] | the vocabulary: [`Env`](epo_core::Env), [`Step`](epo_core::Step), [`Stream`](epo_core::Stream), [`Metric`](epo_core::Metric) |
+//!
+//! The command parses its arguments, calls the other crates and returns an exit code.
 //! Results go to stdout; progress and messages go to stderr. Each command has one file in `commands/`.
 //!
 //! Your own program can offer all commands of `epo` for your own tasks:

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use epo_core::Metric;
 use epo_lab::config::ResolvedRun;
+use epo_lab::evaluate::Watch;
 use epo_lab::record::{Row, metrics, value};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -127,6 +129,36 @@ impl Progress {
         }
         text
     }
+}
+
+/// Does some work and shows a bar of the episodes that it has played, if stderr is a terminal.
+pub(crate) fn with_bar<T>(episodes: usize, quiet: bool, watch: &Watch, work: impl FnOnce() -> T) -> T {
+    if quiet || !std::io::stderr().is_terminal() {
+        return work();
+    }
+    /// Ends the thread that draws, also if the work panics.
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} episodes");
+    let bar = ProgressBar::new(episodes as u64);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let done = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                bar.set_position(watch.played.load(Relaxed) as u64);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let _done = Done(&done);
+        work()
+    });
+    bar.finish_and_clear();
+    result
 }
 
 #[cfg(test)]

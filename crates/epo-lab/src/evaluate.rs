@@ -8,7 +8,8 @@
 //! normaliser is only read.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
@@ -60,6 +61,15 @@ pub struct EvalPlan {
     pub physics: Physics,
 }
 
+/// What an evaluation and its caller tell each other while episodes are played.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Set by the caller, for example after Ctrl-C: the evaluation ends before its next episode.
+    pub stop: Arc<AtomicBool>,
+    /// Number of episodes played, over both action modes.
+    pub played: AtomicUsize,
+}
+
 /// Environments stepped side by side. Fixed, because it decides which seeds are played.
 const WIDTH: usize = 32;
 
@@ -73,14 +83,14 @@ struct Player {
 /// Plays episodes with a policy and returns them in an order that does not depend on the number of threads.
 ///
 /// # Errors
-/// If an environment fails, or with [`LabError::Interrupted`] if `stop` is set before the last episode begins.
+/// If an environment fails, or with [`LabError::Interrupted`] if `watch.stop` is set before the last episode begins.
 pub fn evaluate(
     policy: &Policy,
     normalizer: &Normalizer,
     make_env: &MakeEnv<'_>,
     plan: EvalPlan,
     mode: ActionMode,
-    stop: &AtomicBool,
+    watch: &Watch,
 ) -> Result<Vec<Episode>, LabError> {
     let width = plan.episodes.clamp(1, WIDTH);
     let envs = (0..width).map(|_| make_env()).collect::<Result<Vec<_>, _>>()?;
@@ -100,7 +110,7 @@ pub fn evaluate(
         let mut chosen = vec![0.0; policy.action_len()];
         let mut action = vec![0.0; map.len()];
         for number in 0..player.episodes {
-            if stop.load(Relaxed) {
+            if watch.stop.load(Relaxed) {
                 break;
             }
             slot.start(number as u64)?;
@@ -121,6 +131,7 @@ pub fn evaluate(
                 }
             }
             player.finished.push(episode);
+            watch.played.fetch_add(1, Relaxed);
         }
         Ok(())
     })?;
@@ -141,13 +152,13 @@ pub fn evaluate_run(
     make_env: &MakeEnv<'_>,
     plan: EvalPlan,
     shown: ActionMode,
-    stop: &AtomicBool,
+    watch: &Watch,
 ) -> Result<(EvalReport, Vec<String>), LabError> {
     let run = runs::read_config(dir)?;
     let spec = make_env()?.spec().clone();
     let (policy, normalizer, loaded) = load_policy(dir, &run, &spec)?;
     let play = |mode| -> Result<Evaluation, LabError> {
-        let played = evaluate(&policy, &normalizer, make_env, plan, mode, stop)?;
+        let played = evaluate(&policy, &normalizer, make_env, plan, mode, watch)?;
         Ok(Evaluation {
             policy: mode,
             physics: plan.physics,
@@ -162,6 +173,26 @@ pub fn evaluate_run(
     let new = ActionMode::ALL.into_iter().map(play).collect::<Result<Vec<_>, _>>()?;
     let report = EvalReport::new(dir, run, new, shown);
     Ok((report, loaded.passed_over))
+}
+
+/// Evaluates a run that has finished with this hash, as `train.final_eval_episodes` says, and writes `eval.json`.
+///
+/// Returns `None` if the configuration asks for no evaluation, or the folder already has one of this hash.
+pub fn evaluate_finished(
+    dir: &Path,
+    run: &ResolvedRun,
+    make_env: &MakeEnv<'_>,
+    hash: &str,
+    watch: &Watch,
+) -> Result<Option<EvalReport>, LabError> {
+    let episodes = run.train.final_eval_episodes;
+    if episodes == 0 || EvalReport::evaluations(dir).iter().any(|e| e.hash == hash) {
+        return Ok(None);
+    }
+    let plan = EvalPlan { episodes, seed: 0, threads: run.train.threads, physics: run.run.physics };
+    let (report, _) = evaluate_run(dir, make_env, plan, ActionMode::Mean, watch)?;
+    report.write(dir)?;
+    Ok(Some(report))
 }
 
 /// Policy and normaliser of the newest intact checkpoint of a run folder, and that checkpoint.

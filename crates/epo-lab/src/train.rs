@@ -62,7 +62,7 @@ use crate::LabError;
 use crate::collect::{Collector, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::{CostRule, Episode, EpisodeWindow};
-use crate::evaluate::{ActionMode, EvalPlan, evaluate};
+use crate::evaluate::{ActionMode, EvalPlan, Watch, evaluate};
 use crate::lock::RunLock;
 use crate::record::{EpochRecord, Recorder, Row};
 
@@ -181,8 +181,7 @@ impl Trainer<'_> {
         let (episodes, seed, threads) = (train.eval_episodes, self.run.run.seed, train.threads);
         let plan = EvalPlan { episodes, seed, threads, physics: self.run.run.physics };
         let (policy, normalizer) = (&self.agent.policy, &self.collector.normalizer);
-        let go_on = AtomicBool::new(false); // the epoch is finished before a run stops
-        evaluate(policy, normalizer, self.make_env, plan, ActionMode::Mean, &go_on).map(Some)
+        evaluate(policy, normalizer, self.make_env, plan, ActionMode::Mean, &Watch::default()).map(Some)
     }
 
     /// The position of the next epoch in the run.

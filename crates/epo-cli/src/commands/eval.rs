@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, evaluate_run};
+use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, Watch, evaluate_run};
 use epo_lab::{runs, stop};
 use epo_tasks::Physics;
 
 use crate::exit::Code;
 use crate::output::{print, table};
+use crate::progress::with_bar;
 
 /// Arguments of `epo eval`.
 #[derive(clap::Args, Debug)]
@@ -63,7 +64,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let shown = if args.stochastic { ActionMode::Sampled } else { ActionMode::Mean };
     let stop = stop::on_signals().context("cannot listen for signals")?;
-    let (report, notes) = evaluate_run(&args.run, &make_env, plan, shown, &stop)?;
+    let watch = Watch { stop, ..Watch::default() };
+    let evaluate = || evaluate_run(&args.run, &make_env, plan, shown, &watch);
+    let (report, notes) = with_bar(2 * plan.episodes, false, &watch, evaluate)?;
     notes.iter().for_each(|note| tell!("{note}; the previous checkpoint is used"));
     // The report is printed before it is saved, because the folder may not be writable.
     print(&if args.json { serde_json::to_string_pretty(&report)? } else { text(&report) })?;

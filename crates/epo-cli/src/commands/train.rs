@@ -1,18 +1,16 @@
 //! `epo train`
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 
 use anyhow::Context;
-use epo_lab::collect::MakeEnv;
 use epo_lab::config::{ConfigError, ResolvedRun};
-use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, evaluate_run};
+use epo_lab::evaluate::{Watch, evaluate_finished};
 use epo_lab::train::{ResumeOptions, Trainer};
 use epo_lab::{memory, reference, runs, stop};
 
 use crate::exit::Code;
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Progress, with_bar};
 
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
@@ -161,33 +159,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         tell!("interrupted; continue with: {} train --resume '{}'", output::program(), dir.display());
         return Ok(Code::Interrupted);
     }
-    final_evaluation(&dir, &run, &make_env, &end.hash, args.quiet, &stop)?;
-    Ok(Code::Done)
-}
-
-/// Evaluates a finished run with mean and with sampled actions, unless this checkpoint is already evaluated.
-fn final_evaluation(
-    dir: &Path,
-    run: &ResolvedRun,
-    make_env: &MakeEnv<'_>,
-    hash: &str,
-    quiet: bool,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
     let episodes = run.train.final_eval_episodes;
-    if episodes == 0 || EvalReport::evaluations(dir).iter().any(|e| e.hash == hash) {
-        return Ok(());
-    }
-    if !quiet {
-        tell!("evaluating: {episodes} episodes with the mean action and {episodes} with sampled actions");
-    }
-    let plan = EvalPlan { episodes, seed: 0, threads: run.train.threads, physics: run.run.physics };
-    let (report, _) = evaluate_run(dir, make_env, plan, ActionMode::Mean, stop)?;
-    report.write(dir)?;
-    if !quiet {
+    let watch = Watch { stop, ..Watch::default() };
+    let evaluate = || evaluate_finished(&dir, &run, &make_env, &end.hash, &watch);
+    if let Some(report) = with_bar(2 * episodes, args.quiet, &watch, evaluate)?
+        && !args.quiet
+    {
         output::print(&format!("\n{}", super::eval::text(&report)))?;
     }
-    Ok(())
+    Ok(Code::Done)
 }
 
 /// Returns a message with the epoch and steps at which a resumed run continues.
