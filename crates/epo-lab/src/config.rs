@@ -323,7 +323,7 @@ pub fn algorithms() -> Vec<AlgoConfig> {
 pub fn algo_named(name: &str) -> Result<AlgoConfig, ConfigError> {
     AlgoConfig::by_name(name).ok_or_else(|| ConfigError::UnknownAlgo {
         name: name.to_owned(),
-        nearest: nearest(name, AlgoConfig::all_defaults().iter().map(AlgoConfig::name)).unwrap_or_default(),
+        nearest: nearest(name, AlgoConfig::all_defaults().iter().map(AlgoConfig::name)),
     })
 }
 
@@ -413,12 +413,12 @@ pub enum ConfigError {
         why: String,
     },
     /// An algorithm that does not exist.
-    #[error("there is no algorithm `{name}`; did you mean `{nearest}`? (`epo algos` lists all)")]
+    #[error("there is no algorithm `{name}`{} (`epo algos` lists all)", did_you_mean(nearest))]
     UnknownAlgo {
         /// Name, as written.
         name: String,
-        /// The most similar name.
-        nearest: String,
+        /// The most similar name, if one is similar.
+        nearest: Option<String>,
     },
     /// Not `key=value`.
     #[error("`{0}` is not `key=value`, such as `train.gamma=0.99`")]
@@ -612,7 +612,9 @@ mod tests {
                 other => panic!("{bad}: {other:?}"),
             }
         }
-        assert!(matches!(set(&["run.algo=pppo"]), Err(ConfigError::UnknownAlgo { .. })));
+        let said = |algo: &str| set(&[&format!("run.algo={algo}")]).unwrap_err().to_string();
+        assert_eq!(said("pppo"), "there is no algorithm `pppo`; did you mean `ppo`? (`epo algos` lists all)");
+        assert_eq!(said("sac"), "there is no algorithm `sac` (`epo algos` lists all)");
         for (bad, want) in [
             ("run.steps=-5", "`run.steps = -5`: must be at least 1"),
             ("run.steps=0", "`run.steps = 0`: must be at least 1"),
