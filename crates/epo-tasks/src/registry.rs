@@ -79,12 +79,12 @@ impl From<NavigationTask> for TaskInfo {
 #[non_exhaustive]
 pub enum TaskError {
     /// No task has that id.
-    #[error("unknown task `{id}`; did you mean `{nearest}`? (`epo tasks` lists all)")]
+    #[error("unknown task `{id}`{} (`epo tasks` lists all)", suggestion(nearest.as_deref()))]
     Unknown {
         /// The id that was asked for.
         id: String,
-        /// The most similar id.
-        nearest: String,
+        /// The most similar id, if one is similar.
+        nearest: Option<String>,
     },
     /// A task that is added has the id of another one.
     #[error("the id `{id}` belongs to another task already: choose another id")]
@@ -135,8 +135,12 @@ pub fn task(id: &str) -> Result<&'static TaskInfo, TaskError> {
     }
     let distance =
         |task: &&&TaskInfo| strsim::damerau_levenshtein(&task.id.to_lowercase(), &id.to_lowercase());
-    let nearest = all.iter().min_by_key(distance).map(|task| task.id.clone()).unwrap_or_default();
-    Err(TaskError::Unknown { id: id.to_owned(), nearest })
+    let nearest = all.iter().min_by_key(distance).filter(|task| 2 * distance(task) <= task.id.len());
+    Err(TaskError::Unknown { id: id.to_owned(), nearest: nearest.map(|task| task.id.clone()) })
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |id| format!("; did you mean `{id}`?"))
 }
 
 /// Adds a navigation task to the list. From then on every function and command of this process finds it by its id.
@@ -210,6 +214,12 @@ mod tests {
         let error = make("SafetyPointgoal1-v1").map(|_| ()).unwrap_err();
         let said = "unknown task `SafetyPointgoal1-v1`; did you mean `SafetyPointGoal1-v0`?";
         assert!(error.to_string().starts_with(said), "{error}");
+        let error = make("").map(|_| ()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown task `` (`epo tasks` lists all)",
+            "nothing is similar to nothing"
+        );
     }
 
     #[test]
