@@ -8,6 +8,7 @@
 //! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
 //! | [`epo_lab`] | runs: [`Trainer`](epo_lab::train::Trainer), configuration, evaluation, checkpoints, sweeps |
 //! | [`epo_theory`] | small problems with exact optima, and the paper's theorems as checks |
+//! | [`epo_dash`] | a web page that shows runs while they train |
 //! | [`epo_report`] | reports on run folders |
 //! | `epo_algos` | the algorithms: a new one implements `AlgoSpec` and `Objective` |
 //! | [`epo_nn`] | networks, policies and optimisers |
@@ -74,6 +75,8 @@ enum Command {
     Rollout(commands::rollout::Args),
     /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
+    /// Show runs in the browser while they train
+    Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
     Sweep(commands::sweep::Args),
     /// Repeat an experiment of the paper and write its report
@@ -109,6 +112,7 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(args),
         Command::Repro(args) => commands::repro::run(args),
         Command::Theory(args) => commands::theory::run(args),

@@ -212,13 +212,40 @@ fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<
     }
 }
 
-/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
-///
-/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
-pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
-    let read = |name: &str| read_text(&dir.join(name));
-    let mut notes = Vec::new();
-    let (source, config) = match (read("config.toml")?, read("config.json")?) {
+/// What the configuration of a run says.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Program that wrote the folder.
+    pub source: Source,
+    /// Task id.
+    pub task: String,
+    /// Name of the algorithm.
+    pub algo: String,
+    /// Seed.
+    pub seed: u64,
+    /// Limit on the mean episode cost; `None` if the configuration has none.
+    pub limit: Option<f64>,
+    /// All settings as text, by dotted name.
+    pub config: BTreeMap<String, String>,
+}
+
+impl Identity {
+    /// Returns the identity of the run in the folder `dir`, from the texts of its `config.toml` and `config.json`.
+    ///
+    /// The folder itself is not read; its name replaces a task, algorithm or seed that the configuration lacks.
+    pub fn parse(dir: &Path, toml: Option<&str>, json: Option<&str>) -> Result<Self, String> {
+        let (source, config) = parse_config(toml, json)?;
+        let (task, algo, seed) = identity(dir, source, &config)?;
+        Ok(Self { source, task, algo, seed, limit: limit_of(source, &config), config })
+    }
+}
+
+/// Returns the program that wrote a configuration, and all settings as text, by dotted name.
+fn parse_config(
+    toml: Option<&str>,
+    json: Option<&str>,
+) -> Result<(Source, BTreeMap<String, String>), String> {
+    match (toml, json) {
         (Some(text), _) => {
             let mut table: toml::Table = text
                 .parse()
@@ -227,15 +254,24 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let mut config = flat(&table);
             // versions without this key had published physics only
             config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
-            (Source::Epo, config)
+            Ok((Source::Epo, config))
         }
         (None, Some(text)) => {
             let table: serde_json::Map<_, _> =
-                serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
-            (Source::OmniSafe, flat(&table))
+                serde_json::from_str(text).map_err(|e| format!("config.json is broken: {e}."))?;
+            Ok((Source::OmniSafe, flat(&table)))
         }
-        (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
-    };
+        (None, None) => Err("There is neither a config.toml nor a config.json.".into()),
+    }
+}
+
+/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
+///
+/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
+pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
+    let read = |name: &str| read_text(&dir.join(name));
+    let mut notes = Vec::new();
+    let (source, config) = parse_config(read("config.toml")?.as_deref(), read("config.json")?.as_deref())?;
     let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
     let version = version.and_then(|version| version_note(version));
     let mut given = None;

@@ -6,6 +6,7 @@ mod bench_env;
 mod bench_physics;
 mod bench_train;
 mod bench_update;
+pub(crate) mod dash;
 pub(crate) mod eval;
 pub(crate) mod parity;
 pub(crate) mod report;
