@@ -386,7 +386,7 @@ async function openEpisodes(whose, x) {
       const limit = data.runs.get(e.run)?.limit ?? null;
       const replay = a.replays ? el("a", { href: `replay?${new URLSearchParams({ run: e.run, episode: String(e.episode.row) })}`, target: "_blank", rel: "noopener" }, "replay") : "–";
       const className = limit === null ? "n" : e.episode.cost <= limit ? "n good" : "n bad";
-      return el("tr", {}, el("td", { className }, number(e.episode.cost)), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)), el("td", {}, replay));
+      return el("tr", {}, el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)), el("td", {}, replay));
     };
     const heads = ["Cost", "Return", "Length", "Seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
     openPanel(

@@ -81,6 +81,7 @@ export class Panel {
     if (!this.plot.isConnected || this.plot.clientWidth === 0) return;
     this.start();
     this.chart.setOption(this.option(theme()), { replaceMerge: ["series"], lazyUpdate: false });
+    if (!this.plot.dataset.drawn) performance.mark("drawn");
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn ?? 0) + 1);
   }
 
@@ -133,10 +134,9 @@ export class CurvePanel extends Panel {
   onstart() {
     this.chart.group = GROUP;
     echarts.connect(GROUP);
-    this.chart.on("datazoom", () => {
-      const zoom = this.chart.getOption().dataZoom?.[0];
-      const whole = !zoom || (zoom.start <= 0 && zoom.end >= 100);
-      this.listener.zoomed(whole ? null : [zoom.startValue, zoom.endValue]);
+    this.chart.on("datazoom", (/** @type {any} */ event) => {
+      const zoom = event.batch?.[0] ?? event;
+      this.listener.zoomed(zoom.startValue === undefined ? null : [zoom.startValue, zoom.endValue]);
     });
     const surface = this.chart.getZr();
     surface.on("click", (/** @type {any} */ event) => this.pick([event.offsetX, event.offsetY]));
@@ -230,7 +230,11 @@ export class CurvePanel extends Panel {
     for (const group of this.groups) {
       const curve = group.curves[key];
       const colour = group.colours?.[name] ?? group.colour;
-      if (curve.n.some((n) => n > 1)) series.push(band(group.id, curve, colour));
+      if (curve.n.some((n) => n > 1)) {
+        series.push(band(group.id, curve, colour));
+        // invisible lines along the band let the vertical axis fit what is zoomed in
+        for (const end of /** @type {const} */ (["lo", "hi"])) series.push({ id: `${group.id} ${end}`, type: "line", data: pairs(curve.x, curve[end]), showSymbol: false, silent: true, lineStyle: { opacity: 0 }, itemStyle: { opacity: 0 }, emphasis: { disabled: true }, symbol: "none" });
+      }
       for (const seed of curve.seeds ?? []) {
         series.push({ id: `${group.id} ${seed.run}`, name: group.label, type: "line", data: pairs(seed.x, seed.y), showSymbol: false, silent: true, z: 2, lineStyle: { width: 0.9, color: colour, opacity: 0.5 }, itemStyle: { color: colour }, step: this.kind.step ? "end" : undefined });
       }
@@ -243,19 +247,21 @@ export class CurvePanel extends Panel {
     if (limits.length > 0 || regions.length > 0) {
       series.push({
         id: "limit", type: "line", data: [], silent: true, z: 3,
-        markLine: { symbol: "none", silent: true, animation: false, lineStyle: { color: ink.limit, width: 1.5, type: "dashed" }, label: { position: "insideEndTop", formatter: (/** @type {any} */ p) => `limit ${number(p.value)}`, color: ink.limit, fontSize: 11 }, data: limits.map((v) => ({ yAxis: v })) },
+        markLine: { symbol: "none", silent: true, animation: false, lineStyle: { color: ink.limit, width: 1.5, type: "dashed" }, label: { position: "insideStartTop", formatter: (/** @type {any} */ p) => `limit ${short(p.value)}`, color: ink.limit, fontSize: 11 }, data: limits.map((v) => ({ yAxis: v })) },
         markArea: { silent: true, data: limits.length === 1 ? [[{ yAxis: limits[0], itemStyle: { color: ink.veil } }, { yAxis: 1e12 }]] : regions.map((r) => [{ yAxis: r.from, itemStyle: { color: r.colour }, name: r.name, label: { position: "insideTopLeft", color: ink.soft, fontSize: 10 } }, { yAxis: r.to }]) },
       });
     }
     const values = this.groups.flatMap((g) => [...g.curves[key].hi, ...g.curves[key].mean]).filter((v) => v !== null);
     const low = this.groups.flatMap((g) => [...g.curves[key].lo, ...g.curves[key].mean]).filter((v) => v !== null);
-    const flat = values.length > 0 && Math.max(...values) - Math.min(...low) < 1e-12;
+    const [top, bottom] = [Math.max(...values), Math.min(...low)];
+    const flat = values.length > 0 && top - bottom <= 1e-6 * Math.abs(top);
+    const room = 0.5 * Math.abs(top) || 1; // a constant is drawn in the middle
     return {
       ...base(ink),
       grid: { left: 8, right: 14, top: 14, bottom: 30, containLabel: true },
       legend: { show: false, data: this.groups.map((g) => g.label) },
-      xAxis: { ...axis(ink), type: "value", min: "dataMin", max: "dataMax", name: this.x === "time" ? "hours of training" : "environment steps", nameLocation: "middle", nameGap: 26, axisLabel: { color: ink.soft, fontSize: 11, hideOverlap: true, showMaxLabel: false, formatter: (/** @type {number} */ v) => (this.x === "time" ? number(v) : steps(v)) }, splitLine: { show: false } },
-      yAxis: { ...axis(ink), type: "value", scale: !this.kind.zero, min: flat ? values[0] - 1 : this.kind.limit && limits.length > 0 ? (/** @type {any} */ e) => Math.min(e.min, 0) : undefined, max: flat ? values[0] + 1 : limits.length > 0 ? (/** @type {any} */ e) => (e.max > Math.max(...limits) * 1.08 ? null : Math.max(...limits) * 1.2) : undefined },
+      xAxis: { ...axis(ink), type: "value", min: 0, max: "dataMax", name: this.x === "time" ? "hours of training" : "environment steps", nameLocation: "middle", nameGap: 26, axisLabel: { color: ink.soft, fontSize: 11, hideOverlap: true, showMaxLabel: false, formatter: (/** @type {number} */ v) => (this.x === "time" ? number(v) : steps(v)) }, splitLine: { show: false } },
+      yAxis: { ...axis(ink), type: "value", scale: !this.kind.zero, min: flat ? top - room : this.kind.limit && limits.length > 0 ? (/** @type {any} */ e) => Math.min(e.min, 0) : undefined, max: flat ? top + room : limits.length > 0 ? (/** @type {any} */ e) => (e.max > Math.max(...limits) * 1.08 ? null : Math.max(...limits) * 1.2) : undefined },
       tooltip: { trigger: "axis", confine: true, transitionDuration: 0, backgroundColor: ink.card, borderColor: ink.line, textStyle: { color: ink.text }, axisPointer: { type: "line", lineStyle: { color: ink.soft, type: "solid", opacity: 0.6 } }, formatter: (/** @type {any} */ p) => this.tip((Array.isArray(p) ? p[0] : p).axisValue) },
       toolbox: { show: true, itemSize: 0, left: -99, feature: { dataZoom: { yAxisIndex: "none", filterMode: "weakFilter", brushStyle: { color: "rgba(80,130,200,0.2)" } } } },
       series,
@@ -296,15 +302,15 @@ export class PlanePanel extends Panel {
     const series = this.data.map(({ group, runs }) => ({
       id: group.id, name: group.label, type: "scatter", symbolSize: all.length > 500 ? 6 : 9, z: 4,
       itemStyle: { color: group.colours?.[name] ?? group.colour, opacity: 0.8, borderColor: ink.card, borderWidth: 0.7 },
-      data: runs.map((run) => ({ value: [run.cost, run.ret], run, symbol: run.feasible === false ? "emptyCircle" : "circle", itemStyle: run.feasible === false ? { borderColor: group.colours?.[name] ?? group.colour, borderWidth: 1.8, color: "transparent" } : undefined })),
+      data: runs.map((run) => ({ value: [run.cost, run.ret], run, itemStyle: run.feasible === false ? { borderColor: group.colours?.[name] ?? group.colour, borderWidth: 1.8, color: "transparent" } : undefined })),
     }));
-    series.push({ id: "front", name: "Pareto front", type: "line", step: "end", data: front, showSymbol: false, silent: true, z: 2, lineStyle: { color: ink.soft, width: 1.3, type: "dotted" }, itemStyle: { color: ink.soft }, markLine: { symbol: "none", silent: true, animation: false, lineStyle: { color: ink.limit, width: 1.5, type: "dashed" }, label: { position: "insideEndTop", formatter: (/** @type {any} */ p) => `limit ${number(p.value)}`, color: ink.limit, fontSize: 11 }, data: limits.map((v) => ({ xAxis: v })) } });
+    series.push({ id: "front", name: "Pareto front", type: "line", step: "end", data: front, showSymbol: false, silent: true, z: 2, lineStyle: { color: ink.soft, width: 1.3, type: "dotted" }, itemStyle: { color: ink.soft }, markLine: { symbol: "none", silent: true, animation: false, lineStyle: { color: ink.limit, width: 1.5, type: "dashed" }, label: { position: "insideEndTop", formatter: (/** @type {any} */ p) => `limit ${short(p.value)}`, color: ink.limit, fontSize: 11 }, data: limits.map((v) => ({ xAxis: v })) } });
     return {
       ...base(ink),
-      grid: { left: 8, right: 20, top: 14, bottom: 30, containLabel: true },
+      grid: { left: 26, right: 20, top: 14, bottom: 30, containLabel: true },
       legend: { show: false, data: [...this.data.map((d) => d.group.label), "Pareto front"] },
       xAxis: { ...axis(ink), type: "value", name: "cost", nameLocation: "middle", nameGap: 26, min: 0, max: (/** @type {any} */ e) => (limits.length > 0 && e.max < Math.max(...limits) * 1.1 ? Math.max(...limits) * 1.2 : null) },
-      yAxis: { ...axis(ink), type: "value", scale: true, name: "return", nameTextStyle: { color: ink.soft } , nameGap: 0, nameLocation: "end" },
+      yAxis: { ...axis(ink), type: "value", scale: true, name: "return", nameLocation: "middle", nameGap: 34 },
       tooltip: { trigger: "item", confine: true, backgroundColor: ink.card, borderColor: ink.line, textStyle: { color: ink.text }, formatter: (/** @type {any} */ p) => this.tip(p) },
       series,
     };
@@ -380,11 +386,9 @@ export function nearest(x, at) {
  */
 function band(id, curve, colour) {
   const known = curve.x.map((_, i) => i).filter((i) => curve.lo[i] !== null && curve.hi[i] !== null);
-  const lows = known.map((i) => /** @type {number} */ (curve.lo[i]));
-  const highs = known.map((i) => /** @type {number} */ (curve.hi[i]));
-  const item = [curve.x[known[0]], curve.x[known[known.length - 1]], Math.min(...lows), Math.max(...highs)];
+  const item = [curve.x[known[0]], curve.x[known[known.length - 1]]];
   return {
-    id: `${id} band`, type: "custom", silent: true, clip: true, z: 1, encode: { x: [0, 1], y: [2, 3] }, data: known.length > 1 ? [item] : [], itemStyle: { color: colour }, tooltip: { show: false },
+    id: `${id} band`, type: "custom", silent: true, clip: true, z: 1, encode: { x: [0, 1], y: [] }, data: known.length > 1 ? [item] : [], itemStyle: { color: colour }, tooltip: { show: false },
     renderItem: (/** @type {any} */ _params, /** @type {any} */ api) => {
       const top = known.map((i) => api.coord([curve.x[i], curve.hi[i]]));
       const bottom = known.map((i) => api.coord([curve.x[i], curve.lo[i]])).reverse();

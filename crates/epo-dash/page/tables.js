@@ -126,9 +126,9 @@ export function groupColumns() {
     { key: "ret", title: "Return [95 %]", hint: "mean over the runs with its 95 % interval", numeric: true, value: (g) => mean(g.ret), cell: (g) => interval(g.ret) },
     { key: "cost", title: "Cost [95 %]", hint: "mean over the runs with its 95 % interval", numeric: true, value: (g) => mean(g.cost), cell: (g) => interval(g.cost), className: (g) => (g.cost && g.limit !== null ? (g.cost.mean <= g.limit ? "good" : "bad") : "") },
     { key: "limit", title: "Limit", numeric: true, value: (g) => g.limit, cell: (g) => (g.limit === null ? "–" : number(g.limit).replace(/\.00$/, "")) },
-    { key: "feasible", title: "P(feasible) [95 %]", hint: "share of the runs whose final cost is within the limit, with Wilson's interval", numeric: true, value: (g) => mean(g.feasible), cell: (g) => interval(g.feasible) },
+    { key: "feasible", title: "P(feasible) [95 %]", hint: "share of the runs whose final cost is within the limit, with Wilson's interval", numeric: true, value: (g) => mean(g.feasible), cell: (g) => interval(g.feasible, (v) => v.toFixed(2)) },
     { key: "above", title: "Epochs above", hint: "share of the epochs whose cost is above the limit, mean over the runs", numeric: true, value: (g) => mean(g.above), cell: (g) => percent(mean(g.above)) },
-    { key: "excess", title: "Cumulative excess", hint: "sum over the epochs of the cost above the limit, mean over the runs", numeric: true, value: (g) => mean(g.excess) },
-    { key: "stays", title: "Stays from epoch", hint: "median over the runs that stay within the limit, and their number", numeric: true, value: (g) => g.stays.median, cell: (g) => (g.stays.median === null ? "–" : `${g.stays.median} (${g.stays.n} of ${g.n})`) },
+    { key: "excess", title: "Excess", hint: "sum over the epochs of the cost above the limit, mean over the runs", numeric: true, value: (g) => mean(g.excess) },
+    { key: "stays", title: "Stays from", hint: "median over the runs that stay within the limit, and their number", numeric: true, value: (g) => g.stays.median, cell: (g) => (g.stays.median === null ? "–" : `${g.stays.median} (${g.stays.n} of ${g.n})`) },
   ];
 }
