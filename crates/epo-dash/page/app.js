@@ -1,10 +1,10 @@
-// The page: asks for data twice a second, shows it, and keeps the view in the address.
+// The page: asks for new data about three times a second, shows it, and keeps the view in the address.
 
 import { CurvePanel, PlanePanel, look, theme } from "./charts.js";
 import { byId, count, el, number, percent, steps } from "./dom.js";
 import { Table, groupColumns, runColumns, swatch } from "./tables.js";
 
-const TICK = 500; // milliseconds between two questions
+const TICK = 350; // milliseconds between two questions
 const MOST_SHOWN = 8; // groups that are shown at first
 
 /** The view, as the address holds it. */
@@ -107,15 +107,15 @@ const panels = {
     new CurvePanel({ key: "f", title: "Violation F̂", note: "0 is the limit; colours: α", regions: alphaRegions }, listener),
     new CurvePanel({ key: "alpha", title: "Weight α", note: "of the linear stream", step: true, zero: true }, listener),
     new CurvePanel({ key: "mu", title: "Penalty factor μ", note: "smaller is stricter", zero: true }, listener),
-    new CurvePanel({ key: "psi", title: "Factor Ψ", zero: true }, listener),
-    new CurvePanel({ key: "weight", title: "Weight of the cost", zero: true }, listener),
-    new CurvePanel({ key: "lambda", title: "Multiplier λ", zero: true }, listener),
-    new CurvePanel({ key: "kappa", title: "Penalty factor κ", zero: true }, listener),
-    new CurvePanel({ key: "explained_r", title: "Explained variance, return" }, listener),
-    new CurvePanel({ key: "explained_c", title: "Explained variance, cost" }, listener),
+    new CurvePanel({ key: "psi", title: "Factor Ψ", note: "multiplies the penalty", zero: true }, listener),
+    new CurvePanel({ key: "weight", title: "Weight of the cost", note: "against the reward, in the gradient", zero: true }, listener),
+    new CurvePanel({ key: "lambda", title: "Multiplier λ", note: "of Lagrangian algorithms", zero: true }, listener),
+    new CurvePanel({ key: "kappa", title: "Penalty factor κ", note: "of P3O", zero: true }, listener),
+    new CurvePanel({ key: "explained_r", title: "Reward critic", note: "share of the variance that it explains" }, listener),
+    new CurvePanel({ key: "explained_c", title: "Cost critic", note: "share of the variance that it explains" }, listener),
     new CurvePanel({ key: "feasible", title: "Feasible episodes", note: "share of the last 100", zero: true }, listener),
-    new CurvePanel({ key: "kl", title: "KL divergence", zero: true }, listener),
-    new CurvePanel({ key: "fps", title: "Steps per second", zero: true }, listener),
+    new CurvePanel({ key: "kl", title: "KL divergence", note: "between old and new policy", zero: true }, listener),
+    new CurvePanel({ key: "fps", title: "Speed", note: "environment steps per second", zero: true }, listener),
   ],
 };
 byId("chart-main").append(...panels.main.map((p) => p.card));

@@ -6,7 +6,7 @@ import { el, number, save, steps } from "./dom.js";
 /**
  * @typedef {{run: string, seed: number, x: number[], y: number[]}} SeedLine
  * @typedef {{x: number[], mean: (number|null)[], lo: (number|null)[], hi: (number|null)[], n: number[], raw?: (number|null)[], seeds?: SeedLine[]}} Curve
- * @typedef {{id: string, label: string, colour: string, dash: string, limit: number|null, curves: Record<string, Curve>}} Shown
+ * @typedef {{id: string, label: string, colour: string, colours: {light: string, dark: string}, dash: string, limit: number|null, curves: Record<string, Curve>}} Shown
  * @typedef {{from: number, to: number, colour: string, name: string}} Region
  * @typedef {{key: string, title: string, note?: string, limit?: boolean, zero?: boolean, step?: boolean, regions?: (groups: any[]) => Region[]}} Kind
  */
@@ -123,7 +123,9 @@ export class CurvePanel extends Panel {
     this.groups = [];
     this.x = "steps";
     this.cursor = -1;
-    this.option = (name) => this.make(name);
+    this.selecting = false;
+    this.zoomedOnce = false;
+    this.option = (/** @type {"light" | "dark"} */ name) => this.make(name);
     this.plot.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
   }
 
@@ -226,10 +228,9 @@ export class CurvePanel extends Panel {
     const key = this.kind.key;
     const series = [];
     const limits = this.kind.limit ? [...new Set(this.groups.map((g) => g.limit).filter((v) => v !== null))] : [];
-    const regions = this.kind.regions ? this.kind.regions(this.groups) : [];
     for (const group of this.groups) {
       const curve = group.curves[key];
-      const colour = group.colours?.[name] ?? group.colour;
+      const colour = group.colours[name];
       if (curve.n.some((n) => n > 1)) {
         series.push(band(group.id, curve, colour));
         // invisible lines along the band let the vertical axis fit what is zoomed in
@@ -244,6 +245,10 @@ export class CurvePanel extends Panel {
       const alone = curve.x.length === 1;
       series.push({ id: group.id, name: group.label, type: "line", data: pairs(curve.x, curve.mean), showSymbol: alone, symbolSize: 7, z: 4, lineStyle: { width: 2, color: colour, type: group.dash }, itemStyle: { color: colour }, step: this.kind.step ? "end" : undefined, emphasis: { disabled: true } });
     }
+    const values = this.groups.flatMap((g) => [...g.curves[key].hi, ...g.curves[key].mean]).filter((v) => v !== null);
+    const low = this.groups.flatMap((g) => [...g.curves[key].lo, ...g.curves[key].mean]).filter((v) => v !== null);
+    const [top, bottom] = [largest(values), -largest(low.map((v) => -v))];
+    const regions = (this.kind.regions?.(this.groups) ?? []).filter((r) => r.from <= top && r.to >= bottom);
     if (limits.length > 0 || regions.length > 0) {
       series.push({
         id: "limit", type: "line", data: [], silent: true, z: 3,
@@ -251,9 +256,6 @@ export class CurvePanel extends Panel {
         markArea: { silent: true, data: limits.length === 1 ? [[{ yAxis: limits[0], itemStyle: { color: ink.veil } }, { yAxis: 1e12 }]] : regions.map((r) => [{ yAxis: r.from, itemStyle: { color: r.colour }, name: r.name, label: { position: "insideTopLeft", color: ink.soft, fontSize: 10 } }, { yAxis: r.to }]) },
       });
     }
-    const values = this.groups.flatMap((g) => [...g.curves[key].hi, ...g.curves[key].mean]).filter((v) => v !== null);
-    const low = this.groups.flatMap((g) => [...g.curves[key].lo, ...g.curves[key].mean]).filter((v) => v !== null);
-    const [top, bottom] = [Math.max(...values), Math.min(...low)];
     const flat = values.length > 0 && top - bottom <= 1e-6 * Math.abs(top);
     const room = 0.5 * Math.abs(top) || 1; // a constant is drawn in the middle
     return {
@@ -277,7 +279,7 @@ export class PlanePanel extends Panel {
     this.listener = listener;
     /** @type {{group: Shown, runs: any[]}[]} */
     this.data = [];
-    this.option = (name) => this.make(name);
+    this.option = (/** @type {"light" | "dark"} */ name) => this.make(name);
   }
 
   onstart() {
@@ -301,8 +303,8 @@ export class PlanePanel extends Panel {
     /** @type {any[]} */
     const series = this.data.map(({ group, runs }) => ({
       id: group.id, name: group.label, type: "scatter", symbolSize: all.length > 500 ? 6 : 9, z: 4,
-      itemStyle: { color: group.colours?.[name] ?? group.colour, opacity: 0.8, borderColor: ink.card, borderWidth: 0.7 },
-      data: runs.map((run) => ({ value: [run.cost, run.ret], run, itemStyle: run.feasible === false ? { borderColor: group.colours?.[name] ?? group.colour, borderWidth: 1.8, color: "transparent" } : undefined })),
+      itemStyle: { color: group.colours[name], opacity: 0.8, borderColor: ink.card, borderWidth: 0.7 },
+      data: runs.map((run) => ({ value: [run.cost, run.ret], run, itemStyle: run.feasible === false ? { borderColor: group.colours[name], borderWidth: 1.8, color: "transparent" } : undefined })),
     }));
     series.push({ id: "front", name: "Pareto front", type: "line", step: "end", data: front, showSymbol: false, silent: true, z: 2, lineStyle: { color: ink.soft, width: 1.3, type: "dotted" }, itemStyle: { color: ink.soft }, markLine: { symbol: "none", silent: true, animation: false, lineStyle: { color: ink.limit, width: 1.5, type: "dashed" }, label: { position: "insideEndTop", formatter: (/** @type {any} */ p) => `limit ${short(p.value)}`, color: ink.limit, fontSize: 11 }, data: limits.map((v) => ({ xAxis: v })) } });
     return {
@@ -356,6 +358,11 @@ function short(v) {
  */
 function pairs(x, y) {
   return x.map((at, i) => [at, y[i]]);
+}
+
+/** @param {number[]} values */
+function largest(values) {
+  return values.reduce((a, b) => Math.max(a, b), -Infinity);
 }
 
 /** @param {(number | null)[]} values */

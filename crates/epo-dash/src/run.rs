@@ -252,6 +252,7 @@ impl Run {
         if self.state != State::Training && before.0 == State::Training {
             self.read_checkpoint(); // a run saves after its last row
             self.state = self.state_now();
+            self.rows.shrink();
         }
         (changed || before != (self.state, self.problem.clone()), more)
     }
@@ -496,6 +497,13 @@ impl Rows {
         if self.steps.len() > MOST_ROWS {
             self.thin();
         }
+    }
+
+    /// Frees memory that more rows would have used.
+    fn shrink(&mut self) {
+        self.epoch.shrink_to_fit();
+        self.steps.shrink_to_fit();
+        self.values.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
     /// Keeps every second row.

@@ -15,7 +15,7 @@ use crate::run::Run;
 use crate::sweep::{self, Sweep};
 
 /// Time between two looks at the files of runs that train. New rows are shown within a second.
-const TICK: Duration = Duration::from_millis(400);
+const TICK: Duration = Duration::from_millis(250);
 /// Time between two looks at the files of runs that do not train.
 const QUIET_TICK: Duration = Duration::from_secs(5);
 /// Time between two searches for new run folders; longer if a search takes long.

@@ -86,7 +86,10 @@ XSS = [
 
 
 class Server:
+    all = []
+
     def __init__(self, program, folder):
+        Server.all.append(self)
         self.process = subprocess.Popen([program, folder], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
 
@@ -117,7 +120,7 @@ DRAWN = "html[data-ready] #chart-main .chart[data-drawn]"
 
 def open_page(context, url, fragment=""):
     page = context.new_page()
-    watch = Watch(page, url)
+    watch = Watch(page, url.split("#")[0])
     page.goto(url + fragment)
     page.wait_for_selector(DRAWN)
     return page, watch
@@ -226,6 +229,7 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     assert costs == sorted(costs), costs
 
     # zoom by dragging; the address restores it in another tab
+    page.evaluate("scrollTo(0, 0)")
     chart = page.locator("#chart-main .chart").nth(1)
     box = chart.bounding_box()
     x, y = box["x"], box["y"] + 120
@@ -361,7 +365,8 @@ COLOURS = """() => {
 def hostile(browser, program, folder, make_runs, expect, shots):
     """Kills: text from a run folder that becomes HTML anywhere. 100 payloads, 0 executions."""
     mark = "window.epoHacked=1"
-    payloads = [p.replace("X", mark) for p in XSS]
+    breaks = ["", "-->", "\"'`></textarea>", "</style></script>"]  # what may end the place that the text stands in
+    payloads = [start + p.replace("X", mark) for p in XSS for start in breaks]
     for i, text in enumerate(payloads):
         safe = text.replace("/", "\u2215")[:120]
         run = folder / f"{safe}-{i}" / f"seed-000 {safe}"
@@ -403,7 +408,7 @@ def hostile(browser, program, folder, make_runs, expect, shots):
     watch.check("status of 404")  # a run that does not exist
     context.close()
     server.stop()
-    print(f"  {4 * len(payloads)} payloads, 0 executions")
+    print(f"  {len(payloads)} payloads, 0 executions")
 
 
 def server_gone(browser, program, folder, make_runs, expect, shots):
@@ -443,4 +448,8 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     chromium()
     enter_environment()
-    main()
+    try:
+        main()
+    finally:
+        for server in Server.all:
+            server.stop()
