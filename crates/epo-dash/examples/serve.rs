@@ -11,12 +11,17 @@ use epo_dash::{Dashboard, Episode, Options, Replays};
 struct Numbers;
 
 impl Replays for Numbers {
-    fn replay(&self, _run: &Path, episode: &Episode) -> Result<String, String> {
-        let Episode { row, cost, ret, .. } = episode;
+    fn replay(&self, _run: &Path, episode: Option<&Episode>) -> Result<String, String> {
+        let Episode { row, cost, ret, .. } =
+            episode.ok_or("This example replays episodes of training only.")?;
         Ok(format!(
             "<!doctype html><title>replay</title><p>Episode {row}: cost {cost}, return {ret}\
              <p id=script>no script ran<script>document.getElementById('script').textContent = 'script ran'</script>"
         ))
+    }
+
+    fn content_security_policy(&self) -> String {
+        "default-src 'none'; script-src 'unsafe-inline'".into()
     }
 }
 

@@ -417,7 +417,7 @@ async function openRun(id) {
   openPanel(
     `${r.label || r.name}, seed ${r.seed}`,
     el("table", {}, rows(facts)),
-    el("p", {}, el("button", { type: "button", onclick: () => openEpisodes({ run: id, title: `${r.label}, seed ${r.seed}` }, view.x === "time" ? (r.seconds ?? 0) / 3600 : r.steps) }, "Episodes of the last epoch")),
+    el("p", {}, el("button", { type: "button", onclick: () => openEpisodes({ run: id, title: `${r.label}, seed ${r.seed}` }, view.x === "time" ? (r.seconds ?? 0) / 3600 : r.steps) }, "Episodes of the last epoch"), " ", r.replays ? el("a", { className: "button", href: `replay?${new URLSearchParams({ run: id })}`, target: "_blank", rel: "noopener" }, "Replay the costliest episodes; map of costs") : ""),
     ...(evaluations.length > 0 ? [el("h3", {}, "Evaluations"), el("table", {}, head("Policy", "Episodes", "Return", "Cost", "Within the limit"), el("tbody", {}, ...evaluations))] : []),
     el("h3", {}, "Settings"),
     el("table", {}, rows(r.settings)),

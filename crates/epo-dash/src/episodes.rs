@@ -25,7 +25,7 @@ const MOST_RUNS: usize = 64;
 /// One episode of training, a row of `episodes.csv`.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Episode {
-    /// Number of the row in `episodes.csv`, from 0. It names the episode in the address of its replay.
+    /// Row of `episodes.csv`, from 1; the header is not counted. It names the episode in the address of its replay.
     pub row: u64,
     /// Environment steps of the run when the episode ended.
     pub step: f64,
@@ -49,7 +49,7 @@ struct Index {
     rows: u64,
     /// Columns step, env, return, cost and length.
     columns: [usize; 5],
-    /// Step, position and number of every [`SPACING`]-th row.
+    /// Step and position of every [`SPACING`]-th row, and the number of rows before it.
     marks: Vec<(f64, u64, u64)>,
 }
 
@@ -86,7 +86,8 @@ impl Index {
     fn find(&self, file: &mut File, from: f64, to: f64) -> Result<Vec<Episode>, String> {
         let wrong = |e: io::Error| format!("episodes.csv cannot be read: {e}.");
         let first = self.marks.partition_point(|m| m.0 <= from).saturating_sub(1);
-        let Some(&(_, offset, mut row)) = self.marks.get(first) else { return Ok(Vec::new()) };
+        let Some(&(_, offset, before)) = self.marks.get(first) else { return Ok(Vec::new()) };
+        let mut row = before;
         file.seek(SeekFrom::Start(offset)).map_err(wrong)?;
         let mut reader = BufReader::new(file.take(self.offset - offset));
         let (mut line, mut found) = (Vec::new(), Vec::new());
@@ -95,10 +96,10 @@ impl Index {
             if step > to {
                 break;
             }
+            row += 1;
             if step > from {
                 found.push(Episode { row, step, env, ret, cost, length });
             }
-            row += 1;
         }
         found.sort_by(|a, b| b.cost.total_cmp(&a.cost).then(a.row.cmp(&b.row)));
         Ok(found)
@@ -107,12 +108,12 @@ impl Index {
     /// Returns the episode in row `row`.
     fn get(&self, file: &mut File, row: u64) -> Result<Option<Episode>, String> {
         let wrong = |e: io::Error| format!("episodes.csv cannot be read: {e}.");
-        let mark = self.marks.get((row / SPACING) as usize).filter(|_| row < self.rows);
-        let Some(&(_, offset, first)) = mark else { return Ok(None) };
+        let Some(before) = row.checked_sub(1).filter(|_| row <= self.rows) else { return Ok(None) };
+        let Some(&(_, offset, first)) = self.marks.get((before / SPACING) as usize) else { return Ok(None) };
         file.seek(SeekFrom::Start(offset)).map_err(wrong)?;
         let mut reader = BufReader::new(file.take(self.offset - offset));
         let mut line = Vec::new();
-        for _ in first..=row {
+        for _ in first..row {
             next_row(&mut reader, &mut line).map_err(wrong)?;
         }
         let [step, env, ret, cost, length] = self.columns.map(|c| cell(&line, c).unwrap_or(f64::NAN));
@@ -213,7 +214,7 @@ mod tests {
             };
             let mut rows: Vec<u64> = (0..rows).filter(inside).collect();
             rows.sort_by_key(|i| (100 - i * 7 % 100, *i));
-            rows
+            rows.into_iter().map(|i| i + 1).collect()
         };
         for (from, to) in [(0.0, 1000.0), (127_000.0, 131_000.0), (600_000.0, 9e9), (9e8, 9e9)] {
             let got: Vec<u64> = all.find("x", &folder, from, to).unwrap().iter().map(|e| e.row).collect();
@@ -222,17 +223,18 @@ mod tests {
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"00,0,1,1,1\n").unwrap(); // completes step 751000
         let last = all.find("x", &folder, 750_000.0, 9e9).unwrap();
-        assert_eq!((last[0].row, last[0].step), (3000, 751_000.0));
-        for row in [0, 511, 512, 2999, 3000] {
+        assert_eq!((last[0].row, last[0].step), (3001, 751_000.0));
+        for row in [1, 511, 512, 513, 3000, 3001] {
             let got = all.get("x", &folder, row).unwrap().unwrap();
             assert_eq!(got.row, row);
-            assert!(row == 3000 || got.ret == row as f64 + 0.5, "{got:?}");
+            assert!(row == 3001 || got.ret == row as f64 - 0.5, "{got:?}");
         }
-        assert_eq!(all.get("x", &folder, 3001).unwrap(), None);
+        assert_eq!(all.get("x", &folder, 3002).unwrap(), None);
+        assert_eq!(all.get("x", &folder, 0).unwrap(), None);
 
         fs::write(&path, "step,env,return,cost,length\n5,0,1,2,3\n").unwrap();
         let new = all.find("x", &folder, 0.0, 9e9).unwrap();
-        assert_eq!(new, [Episode { row: 0, step: 5.0, env: 0.0, ret: 1.0, cost: 2.0, length: 3.0 }]);
+        assert_eq!(new, [Episode { row: 1, step: 5.0, env: 0.0, ret: 1.0, cost: 2.0, length: 3.0 }]);
     }
 
     #[test]

@@ -26,8 +26,14 @@ use std::path::Path;
 
 /// Makes replays of episodes.
 pub trait Replays: Send + Sync {
-    /// Returns a self-contained HTML page that shows an episode of the run in the folder `run`.
+    /// Returns a self-contained HTML page that replays an episode of training of the run in the folder `run`.
     ///
-    /// The error is a sentence for the user. The page is shown in a sandbox: its scripts run, but can load nothing.
-    fn replay(&self, run: &Path, episode: &Episode) -> Result<String, String>;
+    /// Without an episode, the page replays the costliest episodes of an evaluation and shows where costs were paid. The
+    /// error is a sentence for the user.
+    fn replay(&self, run: &Path, episode: Option<&Episode>) -> Result<String, String>;
+
+    /// Returns the content security policy of the pages. It must allow their scripts and styles and nothing from a network.
+    ///
+    /// The dashboard adds a sandbox in which scripts run, but belong to no origin.
+    fn content_security_policy(&self) -> String;
 }

@@ -46,10 +46,8 @@ const KEPT: usize = 32;
 /// Scripts and styles only from the dashboard itself, none inside the page; nothing else is loaded.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// A replay is one file with its scripts inside. In the sandbox it belongs to no origin and can load nothing.
-const REPLAY_POLICY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; \
-                             style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'; \
-                             frame-ancestors 'none'";
+/// A replay is one file with its scripts inside. In the sandbox it belongs to no origin.
+const SANDBOX: &str = "sandbox allow-scripts; frame-ancestors 'none'";
 
 /// What to show, and where.
 #[derive(Clone, Debug)]
@@ -98,6 +96,8 @@ struct App {
     replays: Option<Arc<dyn Replays>>,
     /// Limits the number of answers that are computed at the same time.
     work: Semaphore,
+    /// Lets one replay be made at a time: it plays episodes, which takes a processor.
+    replaying: Semaphore,
     /// Memory of the answers that are being sent.
     budget: Arc<Semaphore>,
     /// Distinguishes this process from earlier ones in ETags.
@@ -179,6 +179,7 @@ impl Dashboard {
             episodes: Episodes::default(),
             replays: self.replays,
             work: Semaphore::new(MOST_AT_ONCE),
+            replaying: Semaphore::new(1),
             budget: answer::budget(),
             start: start.as_nanos() as u64,
             kept: Mutex::default(),
@@ -318,8 +319,10 @@ fn router(app: Arc<App>, sending: Sending) -> Router {
             run,
             get(|ask: Ask, Query(q): Query<RunQuery>| async move {
                 let version = ask.app.store.version();
-                ask.json(version, move |app| view::run(&app.store, &q.run).ok_or_else(|| NO_RUN.to_owned()))
-                    .await
+                ask.json(version, move |app| {
+                    view::run(&app.store, &q.run, app.replays.is_some()).ok_or_else(|| NO_RUN.to_owned())
+                })
+                .await
             }),
         )
         .route(
@@ -341,7 +344,6 @@ const NO_RUN: &str = "There is no such run. It may have been deleted.";
 /// Refuses requests that [`Guard`] does not accept, and adds the headers of every answer.
 async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let is_replay = request.uri().path() == "/replay";
     let mut response = match app.guard.check(request.method(), request.headers(), &query) {
         Ok(()) => {
             app.store.ask();
@@ -350,9 +352,7 @@ async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         Err(refusal) => (refusal.0, refusal.1).into_response(),
     };
     let headers = response.headers_mut();
-    let policy = if is_replay { REPLAY_POLICY } else { POLICY };
     for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -362,6 +362,8 @@ async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    // a replay has set its own
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     if let Some(token) = app.token.as_ref().filter(|_| query.split('&').any(|p| p.starts_with("token="))) {
         // the page asks for its files and data without the token in the address
         let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/");
@@ -431,7 +433,16 @@ impl Ask {
 
     /// Computes an answer on a thread that may wait for files.
     async fn work<T: Send + 'static>(&self, make: impl FnOnce(&App) -> T + Send + 'static) -> Option<T> {
-        let _permit = self.app.work.acquire().await.ok()?;
+        self.limited(&self.app.work, make).await
+    }
+
+    /// Computes an answer once `limit` has a place for it.
+    async fn limited<T: Send + 'static>(
+        &self,
+        limit: &Semaphore,
+        make: impl FnOnce(&App) -> T + Send + 'static,
+    ) -> Option<T> {
+        let _permit = limit.acquire().await.ok()?;
         let app = self.app.clone();
         tokio::task::spawn_blocking(move || make(&app)).await.ok()
     }
@@ -493,18 +504,33 @@ impl Ask {
 
     async fn replay(self, query: ReplayQuery) -> Response {
         let made = self
-            .work(move |app| {
+            .limited(&self.app.replaying, move |app| {
                 let replays = app.replays.as_ref().ok_or("This build of the dashboard makes no replays.")?;
                 let table = app.store.table();
                 let run = table.by_id.get(&query.run).map(|&i| &table.runs[i]).ok_or(NO_RUN)?;
                 let folder = read(run).folder.clone();
-                let episode = app.episodes.get(&query.run, &folder, query.episode)?;
-                replays.replay(&folder.dir, &episode.ok_or("The run has no such episode.")?)
+                let episode = match query.episode {
+                    Some(row) => {
+                        let found = app.episodes.get(&query.run, &folder, row)?;
+                        Some(found.ok_or("The run has no such episode.")?)
+                    }
+                    None => None,
+                };
+                let policy = format!("{SANDBOX}; {}", replays.content_security_policy());
+                let policy = HeaderValue::from_str(&policy).map_err(|e| e.to_string())?;
+                Ok((replays.replay(&folder.dir, episode.as_ref())?, policy))
             })
             .await;
         match made {
-            Some(Ok(page)) => self.answer("text/html; charset=utf-8", None, page.into()),
-            Some(Err(message)) => (StatusCode::NOT_FOUND, message).into_response(),
+            Some(Ok((page, policy))) => {
+                let mut response = self.answer("text/html; charset=utf-8", None, page.into());
+                response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+                response
+            }
+            Some(Err(message)) => {
+                let message: String = message;
+                (StatusCode::NOT_FOUND, message).into_response()
+            }
             None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
@@ -520,8 +546,8 @@ struct RunQuery {
 #[derive(Debug, Deserialize)]
 struct ReplayQuery {
     run: String,
-    /// Row of `episodes.csv`, from 0.
-    episode: u64,
+    /// Row of `episodes.csv`, from 1; without it, the costliest episodes of an evaluation are shown.
+    episode: Option<u64>,
 }
 
 /// Query of `/api/episodes`.

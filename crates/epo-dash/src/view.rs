@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLockReadGuard;
 
 use epo_report::groups::is_incidental;
+use epo_report::history::Source;
 use epo_report::{csv_text, stats};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -539,8 +540,8 @@ pub(crate) fn settings(store: &Store, query: &RunsQuery) -> Value {
     json!({"task": query.task, "runs": total, "settings": rows.collect::<Vec<_>>()})
 }
 
-/// Everything about one run that the tables leave out.
-pub(crate) fn run(store: &Store, id: &str) -> Option<Value> {
+/// Everything about one run that the tables leave out. `replays` says whether its episodes can be replayed.
+pub(crate) fn run(store: &Store, id: &str, replays: bool) -> Option<Value> {
     let table = store.table();
     let i = *table.by_id.get(id)?;
     let run = read(&table.runs[i]);
@@ -550,6 +551,8 @@ pub(crate) fn run(store: &Store, id: &str) -> Option<Value> {
     row["label"] = label_of(&table, i).into();
     row["settings"] = json!(settings);
     row["evaluations"] = run.evaluation.clone().unwrap_or(Value::Null);
+    let ours = run.identity.as_ref().is_some_and(|i| i.source == Source::Epo);
+    row["replays"] = (replays && ours && run.hash.is_some()).into();
     row["folder"] = run.folder.dir.display().to_string().into();
     Some(row)
 }
