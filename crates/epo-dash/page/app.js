@@ -499,6 +499,8 @@ byId("task").addEventListener("change", () => {
   clearZoom();
   view.groups = null;
   view.task = byId("task").value;
+  [data.curves, data.penalty] = [null, null]; // they are of the other task
+  showCurves();
   changed();
 });
 for (const name of /** @type {const} */ (["x", "band", "smooth"])) {

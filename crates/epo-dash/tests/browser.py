@@ -8,11 +8,11 @@ first paint with 200 and 2,000 runs.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -279,6 +279,7 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     page.keyboard.press("Escape")
 
     # arrows move the cursor of a focused chart, and Enter lists episodes
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
     page.locator("#chart-main .chart").first.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
@@ -287,9 +288,9 @@ def look_around(browser, program, folder, make_runs, expect, shots):
 
     # groups can be hidden
     page.locator("#groups input").first.uncheck()
-    page.wait_for_timeout(300)
+    expect(page.locator("#chart-main .chart").first).not_to_have_attribute("aria-label", re.compile(r"\bEPO "))
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("PPO-Lag "))
     assert "groups=" in page.url
-    expect(page.locator("#chart-main .chart").first).not_to_have_attribute("aria-label", "EPO")
 
     # exports
     with page.expect_download() as svg:
