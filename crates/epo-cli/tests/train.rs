@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use epo_core::{Purpose, Stream};
+use epo_algos::AlgoConfig;
+use epo_core::{Purpose, Stream, TaskFamily};
 use epo_lab::config::ResolvedRun;
 
 /// Fifteen small epochs on a real task, with the physics that has more state to lose.
@@ -326,7 +327,7 @@ fn a_resumed_run_says_where_it_stands_and_can_be_made_longer() {
     assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
 }
 
-/// Kills: parameters without documentation where users look.
+/// This test fails if `epo algos NAME` prints parameters without their documentation.
 #[test]
 fn algos_explains_the_parameters_of_one_algorithm() {
     let output = epo(&["algos", "p3o"]).output().unwrap();
@@ -334,6 +335,33 @@ fn algos_explains_the_parameters_of_one_algorithm() {
     let want = "# Penalty factor κ in the first epoch. Default: 20.0.\nalgo.kappa = 20.0\n";
     assert!(text.starts_with("p3o") && text.contains(want), "{text}");
     assert_eq!(code(&epo(&["algos", "p4o"]).output().unwrap()), 2);
+}
+
+/// This test fails if `epo algos NAME` does not show the value of a preset, or shows one where there is none.
+#[test]
+fn algos_shows_the_presets_of_every_algorithm() {
+    let values = |config: &AlgoConfig| serde_json::to_value(config).unwrap().as_object().unwrap().clone();
+    let mut shown = 0;
+    for config in AlgoConfig::all_defaults() {
+        let output = epo(&["algos", config.name()]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).replace("\n# ", " ");
+        let defaults = values(&config);
+        for family in TaskFamily::ALL {
+            for (key, value) in values(&config.preset(family)) {
+                let line = text.lines().position(|line| line.starts_with(&format!("algo.{key} = ")));
+                let Some(line) = line else {
+                    assert_eq!(key, "name", "{text}");
+                    continue;
+                };
+                let paragraph = text.lines().nth(line - 1).unwrap();
+                let preset = format!(", on {} tasks {value}", family.name());
+                let differs = value != defaults[&key];
+                assert_eq!(paragraph.contains(&preset), differs, "{key}: {paragraph}");
+                shown += usize::from(differs);
+            }
+        }
+    }
+    assert!(shown > 0, "no algorithm has a preset, so this test compares nothing");
 }
 
 #[test]
