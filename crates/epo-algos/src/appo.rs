@@ -18,7 +18,7 @@ use crate::config::{check_clip, not_negative};
 use crate::objective::{from_state, to_state};
 use crate::report::{COST_WEIGHT, KL, LAMBDA};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Multiplier, Objective,
+    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Multiplier, Objective,
     RestoreError, UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate,
 };
 
@@ -51,8 +51,8 @@ impl AlgoSpec for AppoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

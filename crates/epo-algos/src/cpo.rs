@@ -26,7 +26,7 @@ use crate::report::{self as m};
 use crate::schedule::train_critics;
 use crate::trust_region::{Trial, TrustRegion, dot};
 use crate::{
-    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostStream, Discount, Epoch, Method, RestoreError,
+    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostCritic, Discount, Epoch, Method, RestoreError,
     UpdateConfig, UpdateError, UpdateReport, auto,
 };
 
@@ -71,8 +71,8 @@ impl AlgoSpec for CpoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

@@ -147,9 +147,9 @@ fn explained_variance(value: &[f64], target: &[f64]) -> f64 {
     if all > 0.0 { 1.0 - variance(&error) / all } else { 0.0 }
 }
 
-/// The metrics of [`critic_report`] with `streams` cost critics.
-pub(crate) fn critic_metrics(streams: usize) -> Vec<Metric> {
-    let each = METRICS[..=streams]
+/// The metrics of [`critic_report`] with `cost_critics` cost critics.
+pub(crate) fn critic_metrics(cost_critics: usize) -> Vec<Metric> {
+    let each = METRICS[..=cost_critics]
         .iter()
         .flat_map(|(loss, value)| std::iter::once(*loss).chain(value.iter().flatten().copied()));
     std::iter::once(report::ADV).chain(each).collect()

@@ -205,8 +205,8 @@ pub fn load_policy(
     let loaded = checkpoint::load(&root, fits)?;
     let read = || {
         let (state, tensors) = from_files(&loaded.files)?;
-        let (hidden, streams) = (&run.train.hidden, run.algo.streams());
-        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, streams, run.run.seed);
+        let (hidden, critics) = (&run.train.hidden, run.algo.cost_critics());
+        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, critics, run.run.seed);
         let mut algorithm = run.build().map_err(|e| e.to_string())?;
         let mut normalizer = Normalizer::new(spec.obs_len);
         let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };

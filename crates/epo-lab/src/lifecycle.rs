@@ -129,8 +129,14 @@ impl<'a> Trainer<'a> {
         let (seed, train) = (run.run.seed, &run.train);
         let spec = envs[0].spec().clone();
         let pool = EnvPool::new(envs, train.threads, seed, Purpose::Episode)?;
-        let agent =
-            Agent::new(spec.obs_len, &spec.action, &train.hidden, &train.hidden, run.algo.streams(), seed);
+        let agent = Agent::new(
+            spec.obs_len,
+            &spec.action,
+            &train.hidden,
+            &train.hidden,
+            run.algo.cost_critics(),
+            seed,
+        );
         let collector = Collector::new(pool, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
         let columns = EpochRecord::columns(&algorithm.metrics(), train.eval_every > 0);

@@ -59,7 +59,7 @@ pub(crate) fn update_config() -> UpdateConfig {
 
 impl Learner {
     pub(crate) fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
-        let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.streams(), seed);
+        let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.cost_critics(), seed);
         let algo = config.build(&update_config(), &DISCOUNT).unwrap();
         let (rollout, estimator) = (Rollout::new(20, STEPS, 1, 1), Estimator::default());
         Self { agent, algo, rollout, estimator, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
