@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
     }
 
-    /// Kills: a shorter rollout that keeps the lanes, or samples, of the longer one.
+    /// This test fails if a shorter rollout keeps lanes or samples of the longer one.
     #[test]
     fn a_shorter_rollout_is_as_if_it_had_been_made_so() {
         let fill = |rollout: &mut Rollout| {
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!((a.adv_r, a.adv_c, &a.reward.target), (b.adv_r, b.adv_c, &b.reward.target));
     }
 
-    /// Kills: γ = 1, which would make 1/(1 − γ) infinite, and a NaN that fails no comparison.
+    /// This test fails if γ = 1 is accepted, which makes 1/(1 − γ) infinite, or if NaN is accepted.
     #[test]
     fn one_rule_for_every_discount() {
         for bad in [1.0, -0.1, f64::NAN] {

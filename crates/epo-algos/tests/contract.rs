@@ -330,8 +330,8 @@ fn the_learning_rate_of_the_policy_decays_to_nothing_and_the_critics_stays() {
     assert_eq!(at(10), (0.0, false));
 }
 
-/// Kills: a divergence or ratio of an earlier pass, of a minibatch, or of the policy against itself; a stop that reads
-/// the divergence of an earlier pass.
+/// This test fails if the divergence or the ratio is that of an earlier pass, of a minibatch, or of the policy against
+/// itself. It also fails if the KL stop reads the divergence of an earlier pass.
 #[test]
 fn divergence_and_ratio_are_those_of_the_whole_batch_after_the_last_pass() {
     let config = AlgoConfig::by_name("epo").unwrap();

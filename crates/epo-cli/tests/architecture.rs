@@ -114,7 +114,7 @@ fn picture(text: &str) -> Vec<(&str, Vec<&str>)> {
     rows.collect()
 }
 
-/// Kills: a file that was moved or a function that was renamed while the picture stayed.
+/// This test fails if a file is moved or a function is renamed while the picture stays as it is.
 #[test]
 fn every_file_and_function_of_the_picture_exists() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

@@ -83,7 +83,7 @@ fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
     assert_eq!(fs::read(out.join("index.html")).unwrap(), first);
 }
 
-/// Kills: figures of a task that the report no longer has, and a clean-up that takes what is not its own.
+/// This test fails if figures of a task stay that the report no longer has, or if the clean-up removes files of others.
 #[test]
 fn a_second_report_in_the_folder_leaves_nothing_of_the_first() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,7 +110,8 @@ fn old_run() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../epo-lab/tests/data/run-0.3.0")
 }
 
-/// Kills: a reader that needs what only newer folders have, an evaluation that is left out, and "1 runs".
+/// This test fails if the reader needs what only newer folders have, if the evaluation is left out, or if the text says
+/// "1 runs".
 #[test]
 fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,8 +138,8 @@ fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     assert!(!out.join("figures/overview.svg").exists(), "one task needs no figure of all tasks");
 }
 
-/// Kills: names of tasks that overwrite each other's files, leave the folder, are too long for a file name, or reach the
-/// terminal and the tables raw.
+/// This test fails if the names of two tasks share a file, if a name leads out of the folder or is too long, or if
+/// control characters reach the terminal or the tables.
 #[test]
 fn hostile_names_are_harmless() {
     let dir = tempfile::tempdir().unwrap();
@@ -166,7 +167,7 @@ fn hostile_names_are_harmless() {
     assert!(csv.contains("\n'=1+1,"), "{csv}");
 }
 
-/// Kills: readers that block on a FIFO or never end on a device.
+/// This test fails if reading blocks on a FIFO or never ends on a device.
 #[test]
 fn files_that_are_no_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +195,7 @@ fn a_moving_mean_over_nothing_is_refused() {
     }
 }
 
-/// Kills: clean-up that follows a link out of the folder.
+/// This test fails if the clean-up follows a link out of the folder.
 #[test]
 fn clean_up_does_not_follow_links() {
     let dir = tempfile::tempdir().unwrap();

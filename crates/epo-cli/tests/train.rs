@@ -270,7 +270,7 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
     assert_eq!(code(&epo(&["eval"]).arg(&missing).output().unwrap()), 4);
 }
 
-/// Kills: a number that is taken for a flag, and another message for the same mistake.
+/// This test fails if a number is taken for a flag, or if the same mistake has two messages.
 #[test]
 fn a_number_that_makes_no_sense_is_refused_in_one_line_that_names_its_key() {
     for (args, says) in [

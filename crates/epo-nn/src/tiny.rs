@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Kills: a comparison without the magnitude, a threshold that is flushed itself, a NaN turned into zero.
+    /// This test fails if the sign of a number matters, if the threshold itself becomes zero, or if a NaN becomes zero.
     #[test]
     fn only_numbers_below_the_threshold_become_zero() {
         assert_eq!(TINY, 2_f32.powi(-50));
@@ -98,8 +98,9 @@ mod tests {
         }
     }
 
-    /// Kills: a flush of the weights or of the first moments that is left out. (The gradients are flushed twice, and the second moments decay too slowly
-    /// to show here; the tests of Adam and of the kernels look at each place alone.)
+    /// This test fails if tiny weights or first moments are not set to zero. It does not see the other places:
+    /// gradients are set to zero twice, and second moments decay too slowly. The tests of Adam and of the kernels check
+    /// each place alone.
     #[test]
     fn a_critic_with_zero_targets_meets_no_subnormal_number() {
         let mut critic = Critic::new(&[7, 24, 24, 1], 32, 0.0);
