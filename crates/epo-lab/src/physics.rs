@@ -99,7 +99,7 @@ pub struct Plan {
 
 /// The comparison of one metric for one task and one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct MetricComparison {
     /// Task id.
     pub task: String,
     /// Name of the policy: `random`, `scripted` or `trained`.
@@ -123,7 +123,7 @@ pub struct Row {
     pub equivalent: bool,
 }
 
-impl Row {
+impl MetricComparison {
     fn within_margin(&self) -> bool {
         let [low, high] = self.difference;
         (low == 0.0 && high == 0.0) || (-self.margin < low && high < self.margin)
@@ -132,7 +132,7 @@ impl Row {
 
 /// Sets `equivalent` in every row of a report. The rows must be complete, because the correction of the two-sample
 /// tests depends on their number.
-pub fn judge(rows: &mut [Row]) {
+pub fn judge(rows: &mut [MetricComparison]) {
     let mut tests: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].p_value.is_some()).collect();
     tests.sort_by(|&i, &j| f64::total_cmp(&p(&rows[i]), &p(&rows[j])));
     rows.iter_mut().for_each(|row| row.equivalent = row.within_margin());
@@ -145,7 +145,7 @@ pub fn judge(rows: &mut [Row]) {
     }
 }
 
-fn p(row: &Row) -> f64 {
+fn p(row: &MetricComparison) -> f64 {
     row.p_value.unwrap_or(1.0)
 }
 
@@ -160,7 +160,7 @@ pub fn compare(
     plan: Plan,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Row>, LabError> {
+) -> Result<Vec<MetricComparison>, LabError> {
     let envs = [make_with(task, Physics::Published)?, make_with(task, Physics::Fast)?];
     let first = plan.episodes.max(2);
     let mut pairs = play(&envs, player, 0..first, plan.threads, stop, &|done| progress(done, first))?;
@@ -168,19 +168,21 @@ pub fn compare(
     pairs.extend(play(&envs, player, first..planned, plan.threads, stop, &|done| {
         progress(first + done, planned);
     })?);
-    let row = |metric: String, published: f64, fast: f64, difference: [f64; 2], margin: f64, p_value| Row {
-        task: task.to_owned(),
-        policy: player.name().to_owned(),
-        episodes: pairs.len(),
-        metric,
-        published,
-        fast,
-        difference,
-        margin,
-        p_value,
-        equivalent: false,
+    let row = |metric: String, published: f64, fast: f64, difference: [f64; 2], margin: f64, p_value| {
+        MetricComparison {
+            task: task.to_owned(),
+            policy: player.name().to_owned(),
+            episodes: pairs.len(),
+            metric,
+            published,
+            fast,
+            difference,
+            margin,
+            p_value,
+            equivalent: false,
+        }
     };
-    let mut rows: Vec<Row> = (0..pairs[0].metrics[0].len())
+    let mut rows: Vec<MetricComparison> = (0..pairs[0].metrics[0].len())
         .map(|k| {
             let [published, fast] = [0, 1].map(|side| column(&pairs, side, k));
             let name = metric_name(&envs[0], k);
@@ -448,8 +450,8 @@ mod tests {
         published.iter().zip(fast).map(pair).collect()
     }
 
-    fn row(task: &str, difference: [f64; 2], p_value: Option<f64>) -> Row {
-        Row {
+    fn row(task: &str, difference: [f64; 2], p_value: Option<f64>) -> MetricComparison {
+        MetricComparison {
             task: task.to_owned(),
             policy: "random".to_owned(),
             episodes: 10,

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown task `` (`epo tasks` lists all)",
-            "nothing is similar to nothing"
+            "an empty id has no suggestion"
         );
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "learn")]
     cmdps: u32,
     /// Train the algorithms on four small CMDPs and compare the results with the optimum, instead of running the
-    /// checks. Seven algorithms with three seeds take about four minutes on one core; more cores share the work
+    /// checks. All algorithms with three seeds take about four minutes on one core; more cores share the work
     #[arg(long)]
     learn: bool,
     /// Number of seeds per algorithm and CMDP; the first seed is 1

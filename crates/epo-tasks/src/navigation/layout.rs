@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_crowded_layout_says_how_many_fitted() {
-        // the origin is the only place for both
+        // Both objects fit only at the origin.
         let mut layout = Layout::new(vec![Spot { area: [0.0, 0.0, 0.0, 0.0], keepout: 0.5 }; 2]);
         assert_eq!(layout.sample(&mut RandomState::new(0)), Err(Crowded { placed: 1 }));
         assert!(!layout.resample(1, &mut RandomState::new(0)));

@@ -151,14 +151,14 @@ pub(crate) fn published() -> impl Iterator<Item = TaskInfo> {
 
 /// The simulation of one velocity task.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct VelocityWorld {
     task: &'static Task,
     sim: Sim,
     dt: f64,
     total_mass: f64,
 }
 
-impl World {
+impl VelocityWorld {
     pub(crate) fn new(task: &'static Task) -> Result<Self, Error> {
         let mut sim = Sim::from_xml(&(task.robot.model)().mjcf())?;
         if let Some(mass) = task.robot.total_mass {
@@ -271,7 +271,7 @@ fn observe_clipped(sim: &Sim, obs: &mut [f64]) {
 mod tests {
     use super::*;
 
-    /// Random recordings rarely run fast enough to cost, so the published thresholds are tested here.
+    /// This test fails if a threshold differs from the published one. Random actions rarely reach the thresholds.
     #[test]
     fn running_faster_than_the_published_threshold_costs() {
         // forward: only v_x > 0 costs; planar: the length of (v_x, v_y) costs
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Both versions of a robot play the same states; a speed between the two limits costs in one of them only.
+    /// This test fails if the versions differ in more than the cost. A speed between the two limits costs in one version.
     #[test]
     fn the_two_versions_of_a_robot_differ_in_the_cost_alone() {
         for pair in TASKS.chunks(2) {
@@ -306,8 +306,8 @@ mod tests {
                 false => (&pair[1], &pair[0]),
             };
             let name = low.robot.name;
-            let [mut strict, mut mild] = [low, high].map(|task| World::new(task).unwrap());
-            let step = |world: &mut World, push: f64| {
+            let [mut strict, mut mild] = [low, high].map(|task| VelocityWorld::new(task).unwrap());
+            let step = |world: &mut VelocityWorld, push: f64| {
                 let (mut obs, mut terms) = (vec![0.0; world.task.robot.obs_len], [0.0]);
                 world.reset(3, &mut obs).unwrap();
                 world.sim.qvel_mut()[0] += push;
