@@ -167,7 +167,7 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
         let hollow = panel.marks.iter().any(|m| m.hollow);
         let figure = Figure { columns: 1, panels: vec![panel], legend: shown.clone() };
         let mut caption =
-            "Each disc is a run: final return over final cost. Left of the dashed line is within the limit."
+            "Each disc is a run: its final return over its final cost. Runs left of the dashed line are within the limit."
                 .to_owned();
         if hollow {
             caption += " Each ring is the evaluation of a run with the mean action.";
@@ -178,7 +178,12 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
     if !panels.is_empty() {
         let figure = Figure { columns: 3, panels, legend: shown };
         let title = format!("Diagnostics of {task}");
-        drawn.push(draw(format!("diagnostics/{name}"), title, "Mean over the seeds.".into(), &figure));
+        drawn.push(draw(
+            format!("diagnostics/{name}"),
+            title,
+            "The lines are means over the seeds.".into(),
+            &figure,
+        ));
     }
     drawn
 }
@@ -186,13 +191,13 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
 /// Returns a caption that explains the line, the thin lines and the band, if they are present.
 fn curve_caption(series: &[Series], options: &Options) -> String {
     let mut text = match series.iter().any(|s| !s.seeds.is_empty()) {
-        true => "Line: mean over the seeds. Thin lines: single seeds.".to_owned(),
-        false => "Line: the only seed.".to_owned(),
+        true => "The line is the mean over the seeds. Thin lines are single seeds.".to_owned(),
+        false => "The line is the only seed.".to_owned(),
     };
     if series.iter().any(Series::has_band) {
         text += match options.band {
-            Band::Std => " Band: plus and minus one standard deviation over the seeds.",
-            Band::Ci95 => " Band: 95 % interval of the mean over the seeds (Student’s t).",
+            Band::Std => " The band is one standard deviation over the seeds to either side.",
+            Band::Ci95 => " The band is the 95 % interval of the mean over the seeds (Student’s t).",
         };
     }
     text
@@ -300,17 +305,17 @@ mod tests {
     fn one_task_has_no_figure_of_all_tasks_and_one_seed_no_band() {
         let (one, _) = figures(1, &["epo"], 1);
         assert!(one.together.is_none() && one.tasks.len() == 1 && one.left_out.is_empty());
-        assert!(!one.tasks[0][0].caption.contains("Band"), "{}", one.tasks[0][0].caption);
+        assert!(!one.tasks[0][0].caption.contains("The band"), "{}", one.tasks[0][0].caption);
         let (two, _) = figures(2, &["epo", "ppo"], 2);
-        assert!(two.together.is_some() && two.tasks[0][0].caption.contains("Band"));
+        assert!(two.together.is_some() && two.tasks[0][0].caption.contains("The band"));
         let names: Vec<_> = two.tasks.iter().flatten().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["T0", "plane/T0", "T1", "plane/T1"], "the figure of all tasks is not among them");
         assert!(two.tasks[0][1].svg.contains("EPO, seed 1, end of training: return 1.00, cost 9.00"));
     }
 
-    /// Fails if the number of figures is not limited, or if the report does not say what is left out.
+    /// This test fails if the number of figures is not limited, or if the report does not say what is left out.
     #[test]
-    fn what_is_too_much_for_figures_is_said() {
+    fn tasks_and_curves_beyond_the_limits_are_named() {
         let (many, _) = figures(MOST_TASKS + 2, &["epo"], 1);
         assert_eq!((many.tasks.len(), many.curves.len()), (MOST_TASKS, MOST_TASKS + 2));
         assert!(
@@ -326,7 +331,7 @@ mod tests {
             wide.left_out
         );
         let rows = wide.curves[0].1.lines().count();
-        assert_eq!(rows, 1 + 2 * groups.len(), "the curves hold all");
+        assert_eq!(rows, 1 + 2 * groups.len(), "curves are missing in the CSV");
         let (deep, _) = figures(1, &["epo"], MOST_SEEDS as u64 + 5);
         assert!(deep.left_out[0].contains("first 20 of up to 25 seeds"), "{:?}", deep.left_out);
     }
