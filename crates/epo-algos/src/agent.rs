@@ -224,11 +224,11 @@ mod tests {
         assert_eq!(saved.policy.std(), other.policy.std());
         assert!(tensors.iter().all(|t| t.shape.iter().product::<usize>() == t.data.len()));
         let names: std::collections::BTreeSet<_> = tensors.iter().map(|t| &t.name).collect();
-        assert_eq!(names.len(), tensors.len(), "a name twice");
+        assert_eq!(names.len(), tensors.len(), "two tensors have the same name");
     }
 
     #[test]
-    fn a_missing_or_misshapen_tensor_is_named_and_changes_nothing() {
+    fn a_missing_tensor_or_one_of_another_size_is_named_and_nothing_changes() {
         let (saved, mut other) = (agent(1), agent(2));
         let before = other.clone();
         let tensors = saved.tensors();

@@ -130,7 +130,7 @@ mod tests {
     fn the_factor_has_a_kink_at_minus_lambda_over_sigma() {
         assert!((at_factor(20.0).factor - 3.0).abs() < 1e-12, "1 + 0.1·20");
         assert!((at_factor(-9.0).factor - 0.1).abs() < 1e-12, "1 − 0.9");
-        assert_eq!(at_factor(-11.0).factor, 0.0, "feasible enough: no cost term");
+        assert_eq!(at_factor(-11.0).factor, 0.0, "far within the limit there is no cost term");
     }
 
     #[test]

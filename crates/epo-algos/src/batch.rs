@@ -390,13 +390,13 @@ mod tests {
     }
 
     #[test]
-    fn episodes_bootstrap_from_where_they_really_ended() {
-        // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state is worth nothing
+    fn episodes_bootstrap_from_their_true_final_observation() {
+        // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state has the value 0
         let rows = [
             (10.0, 1.0, 0.0, Running, None),
             (20.0, 1.0, 0.0, Truncated, Some(26.0)), // not 30, where the next episode starts
             (30.0, 1.0, 0.0, Terminated, Some(1e6)),
-            (40.0, 1.0, 0.0, Running, Some(50.0)), // cut: the observation after the last step
+            (40.0, 1.0, 0.0, Running, Some(50.0)), // cut by the end of the rollout: the observation after the last step
         ];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
@@ -448,7 +448,7 @@ mod tests {
 
     /// This test fails if a shorter rollout keeps lanes or samples of the longer one.
     #[test]
-    fn a_shorter_rollout_is_as_if_it_had_been_made_so() {
+    fn a_shortened_rollout_equals_one_made_with_that_length() {
         let fill = |rollout: &mut Rollout| {
             for (env, mut lane) in rollout.lanes().into_iter().enumerate() {
                 while lane.remaining() > 0 {
@@ -474,7 +474,7 @@ mod tests {
 
     /// This test fails if γ = 1 is accepted, which makes 1/(1 − γ) infinite, or if NaN is accepted.
     #[test]
-    fn one_rule_for_every_discount() {
+    fn every_discount_has_the_same_rule() {
         for bad in [1.0, -0.1, f64::NAN] {
             let default = Discount::default();
             for discount in [Discount { gamma: bad, ..default }, Discount { gamma_c: bad, ..default }] {

@@ -261,7 +261,7 @@ mod tests {
             for parameter in parameters {
                 let text = parameter.text();
                 assert!(text.len() > 20 && text.ends_with('.'), "{name}.{}: {text:?}", parameter.key);
-                assert!(!text.contains("Default"), "{name}.{}: written by the macro", parameter.key);
+                assert!(!text.contains("Default"), "{name}.{}: the macro writes the default", parameter.key);
             }
         }
     }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_cuts_the_trace_and_only_termination_cuts_the_value() {
+    fn every_end_cuts_the_trace_and_only_termination_cuts_the_value() {
         let run = |end| {
             let mut adv = [0.0; 2];
             gae(&[1.0, 100.0], &[0.0, 0.0], &[10.0, 0.0], &[end, Running], 0.5, 1.0, &mut adv);

@@ -194,7 +194,7 @@ mod tests {
         (policy, rollout, advantages)
     }
 
-    /// A batch of these samples; no critic takes part.
+    /// Returns a batch of these samples without estimates of critics.
     fn batch<'a>(
         rollout: &'a Rollout,
         adv_r: &'a [f64],
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_add_up_to_the_whole() {
+    fn sums_over_pieces_equal_those_over_the_whole_batch() {
         let (policy, rollout, [adv_r, adv_c]) = sample(PIECE + 300);
         let (adv_c, no_critic) = ([adv_c], Estimate::default());
         let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
@@ -229,11 +229,14 @@ mod tests {
         policy.fisher_vector_product(&mut ws, &x, 0.1, &mut hx);
         let error =
             hx.iter().zip(&got).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() / dot(&got, &got).sqrt();
-        assert!(residual < 1e-4 && error < 1e-4, "residual {residual}, against the whole {error}");
+        assert!(
+            residual < 1e-4 && error < 1e-4,
+            "residual {residual}, error against the whole batch {error}"
+        );
     }
 
     #[test]
-    fn the_surrogate_grows_along_its_gradient_and_the_search_keeps_or_restores() {
+    fn the_line_search_takes_a_step_uphill_or_restores_the_parameters() {
         let (mut policy, rollout, [adv_r, adv_c]) = sample(500);
         let (adv_c, no_critic) = ([adv_c], Estimate::default());
         let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
@@ -246,8 +249,8 @@ mod tests {
 
         let start = policy.params().to_vec();
         let none = region.line_search(&mut policy, &batch, &g, 0.5, 5, |_| false);
-        assert_eq!((none, policy.params()), (0, &start[..]), "restored");
-        // the first trials are too long for this KL
+        assert_eq!((none, policy.params()), (0, &start[..]), "the parameters were not restored");
+        // The first trials exceed this KL.
         let step: Vec<f64> = g.iter().map(|g| 20.0 * g).collect();
         let taken = region
             .line_search(&mut policy, &batch, &step, 0.5, 30, |t| t.kl <= 1e-4 && t.surr_r > before.surr_r);

@@ -165,12 +165,12 @@ pub(crate) fn with_bar<T>(episodes: usize, quiet: bool, watch: &Watch, work: imp
 mod tests {
     use super::*;
 
-    /// Fails if the estimate uses only the last epoch, or the whole run.
+    /// This test fails if the estimate uses only the last epoch, or the whole run.
     #[test]
     fn the_remaining_time_is_that_of_the_last_epochs() {
         let run = ResolvedRun::from_layers(None, &["run.steps=1e6".to_owned()]).unwrap();
         let mut progress = Progress::new(&run, 0, true);
-        assert_eq!(progress.remaining(10_000, 100.0), None, "one epoch is no speed");
+        assert_eq!(progress.remaining(10_000, 100.0), None, "one epoch gives no estimate");
         // 1 s per epoch from here on; the last one takes 3 s
         let left: Vec<_> =
             (1..=30).map(|k| progress.remaining(10_000 + 10_000 * k, 100.0 + k as f64)).collect();

@@ -540,10 +540,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_key_that_only_one_run_has_tells_them_apart() {
-        // an older version did not have the key, and did what the newer one does not do by default
+        // An older version has no such key, and its behaviour is not the default of the newer one.
         let mut newer = run("T", "epo", 1, &[(1.0, 1.0)]);
         newer.config = BTreeMap::from([("algo.mu_law".to_owned(), "proportional".to_owned())]);
-        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // nobody has the key there
+        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // no run of this task has the key
         let got = groups(vec![run("T", "epo", 0, &[(1.0, 1.0)]), newer, other_task], 0.1, &mut Vec::new());
         let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
         assert_eq!(got.len(), 3, "{labels:?}");
@@ -551,7 +551,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn variants_are_told_apart_by_what_differs() {
+    fn variants_are_named_by_the_settings_that_differ() {
         let with = |seed, pmn: &str| {
             let mut run = run("T", "epo", seed, &[(1.0, 1.0)]);
             run.config = [("algo.pmn", pmn), ("run.seed", "x"), ("train.gamma", "0.99")]
@@ -603,7 +603,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
+    /// This test fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
     /// values if another run of the task has 128,000 steps in epochs of 32,000.
     #[test]
     fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
@@ -629,14 +629,14 @@ pub(crate) mod tests {
         ];
         let got = groups(runs, 0.1, &mut Vec::new());
         let cost = curve(&got[0], |p| p.cost, 1, Band::Std, 0);
-        assert_eq!(cost.mean, [10.0, 60.0], "a peak stays a peak");
+        assert_eq!(cost.mean, [10.0, 60.0], "the peak must not be smoothed");
         let sd = 1800_f64.sqrt(); // of 90 and 30: deviations ±30
         assert!((cost.band[1].1 - 60.0 - sd).abs() < 1e-9 && cost.band[0] == (10.0, 10.0), "{:?}", cost.band);
         let ci = curve(&got[0], |p| p.cost, 1, Band::Ci95, 0); // t = 12.706 with one degree of freedom
         assert!((ci.band[1].1 - 60.0 - 12.7062 * 30.0).abs() < 0.1, "{:?}", ci.band);
-        assert_eq!(ci.band[1].0, 0.0, "no cost is below zero");
+        assert_eq!(ci.band[1].0, 0.0, "a cost is never negative");
         let ret = curve(&got[0], |p| p.ret - 5.0, 1, Band::Ci95, 0);
-        assert!(ret.band[0].0 < -4.0, "a return may be: {:?}", ret.band);
+        assert!(ret.band[0].0 < -4.0, "a return may be negative: {:?}", ret.band);
         assert_eq!(smooth(vec![0.0, 3.0, 6.0], 3), [1.5, 3.0, 4.5]);
         assert_eq!(smooth(vec![0.0, 3.0, 6.0], usize::MAX), [3.0; 3]);
         let seeds: Vec<_> = cost.seeds.iter().map(|(seed, line)| (*seed, line[1].1)).collect();

@@ -519,7 +519,7 @@ mod tests {
         assert_eq!(
             (run.points[0], run.points.len()),
             (first, 2),
-            "the empty cells are no point but an epoch"
+            "a row with empty cells counts as an epoch, but has no point"
         );
         assert!(notes.is_empty(), "{notes:?}");
     }
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn omnisafe_names_stand_in_for_missing_keys() {
+    fn names_of_omnisafe_folders_replace_missing_keys() {
         let config = r#"{"algo_cfgs": {"cost_limit": 10}}"#;
         let dir = folder(&[
             ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/config.json", config),
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!((runs[0].task.as_str(), runs[0].algo.as_str(), runs[0].seed), ("T-v0", "CPO", 7));
     }
 
-    /// Fails if a given limit is not used for a run without one, or if it replaces the limit of a run.
+    /// This test fails if a given limit is not used for a run without one, or if it replaces the limit of a run.
     #[test]
     fn a_limit_can_be_given_to_runs_that_name_none() {
         let rows = progress("0,1,2,3\n");
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_folder_says_why_and_the_rest_is_read() {
+    fn every_unusable_folder_has_a_reason_and_the_rest_is_read() {
         let good = progress("0,1,2,10\n");
         let other = CONFIG.replace("[run]", "epo_version = \"0.0.1\"\n[run]");
         let dir = folder(&[
@@ -669,7 +669,7 @@ mod tests {
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),
         ] {
-            assert!(said(name).contains(part), "{name}: “{}” does not say “{part}”", said(name));
+            assert!(said(name).contains(part), "{name}: “{}” does not contain “{part}”", said(name));
         }
     }
 

@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_names_the_interval() {
+    fn the_interval_depends_only_on_the_seed() {
         let runs = normals(&mut Stream::new(0, Purpose::Problem, 0), 3, 7);
         assert_eq!(interval(&runs, Statistic::Iqm, 1), interval(&runs, Statistic::Iqm, 1));
         assert_ne!(interval(&runs, Statistic::Iqm, 1), interval(&runs, Statistic::Iqm, 2));
     }
 
     #[test]
-    fn beats_counts_pairs_and_stays_humble() {
+    fn beats_counts_pairs_and_its_interval_stays_wide() {
         let cmp = |a: &f64, b: &f64| a.total_cmp(b);
         // 3 > 1, 3 > 2, 2 > 1, 2 = 2: (1 + 1 + 1 + ½) / 4
         assert_eq!(probability_beats(&[(vec![3.0, 2.0], vec![1.0, 2.0])], cmp).unwrap().point, 0.875);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_cover_the_truth_as_often_as_they_say() {
+    fn intervals_of_95_percent_cover_the_truth_in_93_to_97_percent() {
         // standard error of 1500 trials: 0.6 %
         for (tasks, seeds) in [(1, 3), (1, 5), (1, 10), (4, 5), (8, 3)] {
             for statistic in [Statistic::Mean, Statistic::Iqm] {
@@ -436,9 +436,9 @@ mod tests {
         }
     }
 
-    /// Fails if the formula for many runs does not continue the simulated factor.
+    /// This test fails if the formula for many runs does not continue the simulated factor.
     #[test]
-    fn many_runs_need_no_simulation() {
+    fn the_formula_for_many_runs_agrees_with_simulation() {
         for (few, many, statistic) in [
             (vec![5; 39], vec![5; 40], Statistic::Mean),
             (vec![MANY_RUNS - 1], vec![MANY_RUNS], Statistic::Iqm),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_spread_differently_still_cover() {
+    fn tasks_with_unequal_spread_are_covered() {
         // one of four tasks has nearly all the spread: its 4 degrees of freedom count, not 16
         let g = calibrated(vec![5; 4], Statistic::Mean);
         let share = |welch: bool| {
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_percentiles_would_claim_too_much() {
+    fn plain_percentiles_cover_too_little() {
         let c = coverage(1000, |stream, i| {
             let got = resampled(&normals(stream, 1, 3), Statistic::Mean, i, 400, 1.0);
             got.lo <= 0.0 && 0.0 <= got.hi
