@@ -71,14 +71,14 @@ fn code(output: &Output) -> i32 {
 
 /// The results of a run: its hash, its rows without times, its episodes, and the length of its events.
 #[derive(Debug, PartialEq)]
-struct Left {
+struct RunResults {
     hash: String,
     rows: Vec<Vec<String>>,
     episodes: String,
     event_bytes: u64,
 }
 
-fn left(output: &Output, dir: &Path) -> Left {
+fn left(output: &Output, dir: &Path) -> RunResults {
     assert_eq!(code(output), 0, "{output:?}");
     let stdout = String::from_utf8_lossy(&output.stdout);
     let hash =
@@ -87,7 +87,7 @@ fn left(output: &Output, dir: &Path) -> Left {
     let keep: Vec<bool> = text.lines().next().unwrap().split(',').map(|c| !c.starts_with("Time/")).collect();
     let row =
         |line: &str| line.split(',').zip(&keep).filter(|(_, k)| **k).map(|(c, _)| c.to_owned()).collect();
-    Left {
+    RunResults {
         hash,
         rows: text.lines().map(row).collect(),
         episodes: std::fs::read_to_string(dir.join("episodes.csv")).unwrap(),
@@ -96,17 +96,17 @@ fn left(output: &Output, dir: &Path) -> Left {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum KillTime {
     After(Duration),
-    /// When the n-th save is in progress.
+    /// While the n-th save is in progress.
     InSave(usize),
 }
 
 /// Lets a process run for a while and kills it with SIGKILL.
-fn kill(mut child: Child, dir: &Path, when: When) {
+fn kill(mut child: Child, dir: &Path, when: KillTime) {
     match when {
-        When::After(time) => std::thread::sleep(time),
-        When::InSave(n) => {
+        KillTime::After(time) => std::thread::sleep(time),
+        KillTime::InSave(n) => {
             let tmp = dir.join("checkpoint/tmp");
             for i in 0..n {
                 while !tmp.exists() {
@@ -134,8 +134,8 @@ fn a_run_killed_at_any_instant_and_resumed_is_the_run_never_killed() {
     assert_eq!(whole.rows.len(), 16, "a header and fifteen epochs");
     let mut random = Stream::new(kills, Purpose::Random, 0);
     let mut draw = |k: u64| match k % 2 {
-        0 => When::After(time.mul_f64(random.uniform())),
-        _ => When::InSave(1 + random.below(8)),
+        0 => KillTime::After(time.mul_f64(random.uniform())),
+        _ => KillTime::InSave(1 + random.below(8)),
     };
     for k in 0..kills {
         let path = root.path().join(format!("killed-{k}"));

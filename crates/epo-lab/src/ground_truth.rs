@@ -25,7 +25,7 @@ use crate::LabError;
 use crate::config::{ResolvedRun, algo_named};
 use crate::train::Trainer;
 
-pub use table::{Over, Summary, csv, markdown, summarise};
+pub use table::{MeanAndWorst, Summary, csv, markdown, summarise};
 
 /// One training on one CMDP.
 #[derive(Clone, Debug)]

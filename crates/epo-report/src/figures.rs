@@ -24,7 +24,7 @@ const MOST_TOGETHER: usize = 12;
 const MOST_MARKS: usize = 200;
 
 /// One drawn figure.
-pub(crate) struct Drawn {
+pub(crate) struct DrawnFigure {
     /// Path below `figures/`, without file extension.
     pub name: String,
     pub title: String,
@@ -37,9 +37,9 @@ pub(crate) struct Drawn {
 /// All figures and curves of a report.
 pub(crate) struct Figures {
     /// Figures of each task, in the order of the page.
-    pub tasks: Vec<Vec<Drawn>>,
+    pub tasks: Vec<Vec<DrawnFigure>>,
     /// The figure of all tasks; `None` if there is only one task.
-    pub together: Option<Drawn>,
+    pub together: Option<DrawnFigure>,
     /// Curves as CSV: file name without extension, and content.
     pub curves: Vec<(String, String)>,
     /// Sentences that say what is not drawn because a maximum is exceeded.
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// Returns all figures.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Drawn> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &DrawnFigure> {
         self.together.iter().chain(self.tasks.iter().flatten())
     }
 
@@ -149,13 +149,18 @@ fn learning_curves(groups: &[Group], legend: &BTreeMap<&str, usize>, options: &O
     ]
 }
 
-fn draw(name: String, title: String, caption: String, figure: &Figure) -> Drawn {
+fn draw(name: String, title: String, caption: String, figure: &Figure) -> DrawnFigure {
     let canvas = figure.draw();
-    Drawn { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
+    DrawnFigure { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
 }
 
 /// Returns the figures of one task.
-fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options: &Options) -> Vec<Drawn> {
+fn of_task(
+    name: &str,
+    groups: &[Group],
+    legend: &BTreeMap<&str, usize>,
+    options: &Options,
+) -> Vec<DrawnFigure> {
     let groups = &groups[..groups.len().min(MOST_LINES)];
     let task = &groups[0].task;
     let shown = names(&groups.iter().collect::<Vec<_>>(), legend);
@@ -243,7 +248,7 @@ fn diagnostics(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<Panel> {
 }
 
 /// Returns one figure with the learning curves of several tasks: returns above, costs below, up to four tasks per row.
-fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Options) -> Option<Drawn> {
+fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Options) -> Option<DrawnFigure> {
     if !(2..=MOST_TOGETHER).contains(&by_task.len()) {
         return None;
     }

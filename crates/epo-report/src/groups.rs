@@ -33,7 +33,7 @@ pub enum Band {
 
 /// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Achieved {
+pub struct RunResults {
     /// Final return.
     pub ret: f64,
     /// Final cost.
@@ -48,7 +48,7 @@ pub struct Achieved {
     pub stays_from: Option<usize>,
 }
 
-impl Achieved {
+impl RunResults {
     /// Returns the results of `run`. Final values are means over the last `share` (a fraction) of its steps.
     pub fn of(run: &Run, share: f64) -> Self {
         let end = run.points.last().map_or(0.0, |p| p.steps);
@@ -101,7 +101,7 @@ pub struct Group {
     /// Indices of the runs with final values, which are those about as long as the longest run of the task.
     pub reached: Vec<usize>,
     /// Results of each run in `reached`.
-    pub achieved: Vec<Achieved>,
+    pub achieved: Vec<RunResults>,
     /// Score at equal safety of each entry of `achieved`. Empty if the task has no score (see the notes of the report).
     pub scores: Vec<f64>,
 }
@@ -304,7 +304,7 @@ fn achieve(groups: &mut [Group], share: f64, notes: &mut Vec<Note>) {
         for (i, run) in group.runs.iter().enumerate() {
             if reaches(run, longest) {
                 group.reached.push(i);
-                group.achieved.push(Achieved::of(run, share));
+                group.achieved.push(RunResults::of(run, share));
             } else {
                 let message = format!(
                     "The run ends at {:.0} of {:.0} steps: its curve is drawn, its final values are left out.",
@@ -335,7 +335,7 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     let first: Vec<f64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.points[0].ret)).collect();
     let untrained = stats::mean(&first);
     let safe_return = |group: &Group| {
-        let mean = |f: fn(&Achieved) -> f64| stats::mean(&group.achieved.iter().map(f).collect::<Vec<_>>());
+        let mean = |f: fn(&RunResults) -> f64| stats::mean(&group.achieved.iter().map(f).collect::<Vec<_>>());
         (mean(|a| a.cost) <= mean(|a| a.limit)).then(|| mean(|a| a.ret))
     };
     let best = groups.iter().filter_map(safe_return).fold(f64::NEG_INFINITY, f64::max);
@@ -350,7 +350,7 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     for group in groups {
-        let score = |a: &Achieved| {
+        let score = |a: &RunResults| {
             if a.feasible() { ((a.ret - untrained) / (best - untrained)).max(0.0) } else { 0.0 }
         };
         group.scores = group.achieved.iter().map(score).collect();
@@ -498,17 +498,17 @@ pub(crate) mod tests {
     fn achieved_counts_by_hand() {
         // costs 50, 20, 30, 25, 10 with limit 25: above in epochs 0 and 2, excess 25 + 5, stays feasible from epoch 3
         let rows = [(0.0, 50.0), (1.0, 20.0), (2.0, 30.0), (3.0, 25.0), (5.0, 10.0)];
-        let got = Achieved::of(&run("T", "epo", 0, &rows), 0.4); // the last two of five
+        let got = RunResults::of(&run("T", "epo", 0, &rows), 0.4); // the last two of five
         let want =
-            Achieved { ret: 4.0, cost: 17.5, limit: 25.0, above: 0.4, excess: 30.0, stays_from: Some(3) };
+            RunResults { ret: 4.0, cost: 17.5, limit: 25.0, above: 0.4, excess: 30.0, stays_from: Some(3) };
         assert_eq!(got, want);
-        assert_eq!(Achieved::of(&run("T", "epo", 0, &[(0.0, 30.0)]), 0.1).stays_from, None);
-        assert_eq!(Achieved::of(&run("T", "epo", 0, &[(0.0, 3.0)]), 0.1).stays_from, Some(0));
+        assert_eq!(RunResults::of(&run("T", "epo", 0, &[(0.0, 30.0)]), 0.1).stays_from, None);
+        assert_eq!(RunResults::of(&run("T", "epo", 0, &[(0.0, 3.0)]), 0.1).stays_from, Some(0));
     }
 
     #[test]
     fn safety_comes_before_return() {
-        let a = |ret, cost| Achieved { ret, cost, limit: 25.0, above: 0.0, excess: 0.0, stays_from: None };
+        let a = |ret, cost| RunResults { ret, cost, limit: 25.0, above: 0.0, excess: 0.0, stays_from: None };
         assert!(a(1.0, 25.0).compare(&a(9.0, 25.1)).is_gt(), "a feasible run beats one that is not");
         assert!(a(2.0, 20.0).compare(&a(1.0, 5.0)).is_gt(), "among feasible runs the return decides");
         assert!(a(1.0, 30.0).compare(&a(9.0, 40.0)).is_gt(), "among infeasible runs the cost decides");

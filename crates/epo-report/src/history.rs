@@ -364,7 +364,7 @@ struct Progress {
 const MOST_ROW_BYTES: u64 = 1 << 20;
 
 /// Indices of the columns that reports need.
-struct Places {
+struct ColumnIndices {
     columns: usize,
     steps: usize,
     ret: usize,
@@ -373,7 +373,7 @@ struct Places {
     diagnostics: [Option<usize>; DIAGNOSTICS.len()],
 }
 
-impl Places {
+impl ColumnIndices {
     fn of(columns: &[String]) -> Result<Self, String> {
         let find = |name: &str| columns.iter().position(|c| c == name);
         let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
@@ -415,7 +415,7 @@ impl Progress {
         let header = next_row(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
         let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
         let columns: Vec<String> = header.split(',').map(column).collect();
-        let places = Places::of(&columns)?;
+        let places = ColumnIndices::of(&columns)?;
         let mut sums = [0.0; 3];
         let (mut points, mut diagnostics) = (Vec::new(), Vec::new());
         let (mut broken, mut epoch, mut last_steps, mut epoch_steps) = (0, 0, 0.0, 0.0_f64);

@@ -6,13 +6,13 @@
 use std::fmt::Write as _;
 
 use crate::evaluation::{Policy, of_policy};
-use crate::figures::{Drawn, Figures};
+use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
 use crate::groups::Group;
 use crate::history::{Note, Run, VERSION_KEY};
 use crate::plot::escape;
 use crate::table::{Table, number};
-use crate::{Achieved, Options};
+use crate::{Options, RunResults};
 
 /// Style sheet. Dark mode replaces colours that are hard to see on black; the files in `figures/` do not change.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ddd;--paper:#fff;--warn:#fff6e5}\
@@ -88,7 +88,7 @@ impl Page<'_> {
     }
 
     fn write_figures(&self, out: &mut String) {
-        let figure = |drawn: &Drawn| {
+        let figure = |drawn: &DrawnFigure| {
             let class = if drawn.name.starts_with("plane/") { " class=\"narrow\"" } else { "" };
             let (title, caption) = (escape(&drawn.title), escape(&drawn.caption));
             format!("<figure{class}>{}<figcaption>{title}. {caption}</figcaption></figure>\n", drawn.svg)
@@ -173,7 +173,7 @@ impl Page<'_> {
         let count = |value: f64| format!("<td class=\"n\">{value}</td>");
         let mut row = format!("<tr>{}{}", cell(&group.task), cell(&group.label));
         row += &format!("<td class=\"n\">{}</td>{}{}", run.seed, count(run.limit), count(run.steps()));
-        let end = Achieved::of(run, self.options.final_share);
+        let end = RunResults::of(run, self.options.final_share);
         row += &(figure(Some(end.ret)) + &figure(Some(end.cost)));
         for policy in policies {
             let played = of_policy(&run.evaluations, *policy);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::evaluation::{Evaluation, Policy, of_policy};
 use crate::files::shorten;
-use crate::groups::{Achieved, Group, is_incidental};
+use crate::groups::{Group, RunResults, is_incidental};
 use crate::stats::{self, Interval, Statistic};
 use crate::table::{Cell, ColumnKind, Table, number};
 
@@ -19,7 +19,7 @@ fn text(s: &str) -> Cell {
     Cell::Text(s.to_owned())
 }
 
-fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
+fn collect(group: &Group, f: impl Fn(&RunResults) -> f64) -> Vec<f64> {
     group.achieved.iter().map(f).collect()
 }
 
@@ -33,11 +33,11 @@ const MOST_TEXT: usize = 300;
 
 /// Returns all tables for which the groups have data.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
-    let together = Together::of(groups);
+    let together = CommonTasks::of(groups);
     let mut tables: Vec<Table> = variants(groups).into_iter().collect();
     tables.extend([final_performance(groups, share), violations(groups)]);
-    tables.extend(together.as_ref().map(Together::scores));
-    tables.extend(together.as_ref().and_then(Together::beats));
+    tables.extend(together.as_ref().map(CommonTasks::scores));
+    tables.extend(together.as_ref().and_then(CommonTasks::beats));
     tables.extend(timing(groups));
     tables.extend(evaluations(groups, share));
     tables.extend(settings(groups));
@@ -274,13 +274,13 @@ fn settings(groups: &[Group]) -> Option<Table> {
 }
 
 /// The tasks on which every algorithm has runs. Only these tasks are averaged.
-struct Together<'a> {
+struct CommonTasks<'a> {
     labels: Vec<&'a str>,
     tasks: Vec<&'a str>,
     groups: BTreeMap<(&'a str, &'a str), &'a Group>,
 }
 
-impl<'a> Together<'a> {
+impl<'a> CommonTasks<'a> {
     fn of(groups: &'a [Group]) -> Option<Self> {
         let mut seen = BTreeSet::new();
         let all = groups.iter().map(|group| group.label.as_str());
@@ -300,7 +300,7 @@ impl<'a> Together<'a> {
     fn scores(&self) -> Table {
         let rows = self.labels.iter().map(|label| {
             let scores: Vec<Vec<f64>> = self.of_label(label).map(|g| g.scores.clone()).collect();
-            let runs: Vec<&Achieved> = self.of_label(label).flat_map(|g| &g.achieved).collect();
+            let runs: Vec<&RunResults> = self.of_label(label).flat_map(|g| &g.achieved).collect();
             let estimate =
                 |statistic| Cell::interval(stats::interval(&scores, statistic, SEED).map(not_negative));
             vec![
@@ -334,7 +334,7 @@ impl<'a> Together<'a> {
         if self.labels.len() > 12 {
             return None;
         }
-        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
+        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<RunResults>, Vec<RunResults>)> {
             let both = self.of_label(a).zip(self.of_label(b));
             both.map(|(a, b)| (a.achieved.clone(), b.achieved.clone())).collect()
         };
@@ -342,7 +342,7 @@ impl<'a> Together<'a> {
             let mut row = vec![text(a)];
             row.extend(self.labels.iter().map(|b| match a == b {
                 true => Cell::Missing,
-                false => Cell::interval(stats::probability_beats(&pairs(a, b), Achieved::compare)),
+                false => Cell::interval(stats::probability_beats(&pairs(a, b), RunResults::compare)),
             }));
             row
         });

@@ -12,7 +12,7 @@ const DIVERGED_REWARD: f64 = -10.0;
 
 /// The result of one step of a world. [`TaskEnv`] adds the time limit and the checks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct StepResult {
     pub(crate) reward: f64,
     pub(crate) cost: f64,
     /// Whether the episode has reached a true end. The time limit is not part of it.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive, run_folder};
-use epo_report::Achieved;
+use epo_report::RunResults;
 use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -165,7 +165,7 @@ impl RunEntry {
         };
         let folder = run_folder(out, &run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
-        let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
+        let achieved = record.as_ref().map(|run| RunResults::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());
         let failure = ended.as_ref().filter(|_| log.is_some());
         Self {

@@ -106,7 +106,7 @@ fn table(report: &Report) -> String {
 
 /// The results of `--learn`.
 #[derive(Serialize)]
-struct Learned<'a> {
+struct LearningReport<'a> {
     /// Parameters that differ from the defaults, with the algorithm. An empty name stands for all algorithms.
     settings: Vec<(&'a str, String)>,
     summary: Vec<Summary>,
@@ -135,7 +135,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     if !args.set.is_empty() {
         settings.push(("", args.set.join(" ")));
     }
-    let learned = Learned { settings, summary: ground_truth::summarise(&runs), runs };
+    let learned = LearningReport { settings, summary: ground_truth::summarise(&runs), runs };
     let json = serde_json::to_string_pretty(&learned)?;
     // The result is printed before it is saved, so that it is not lost if the folder is not writable.
     print(&if args.json { json.clone() } else { page(&learned, args) })?;
@@ -168,7 +168,7 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-fn page(learned: &Learned<'_>, args: &Args) -> String {
+fn page(learned: &LearningReport<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
         "\n{} seeds, {} steps each. Cells show the mean over the seeds and the worst seed; the worst gap is the one \

@@ -27,7 +27,7 @@ use epo_core::{ActionSpace, EnvError};
 use epo_mujoco::{Error, Sim};
 
 use crate::Physics;
-use crate::task_env::Moved;
+use crate::task_env::StepResult;
 use lidar::{BINS, Viewpoint};
 use tasks::FAMILIES;
 
@@ -143,7 +143,7 @@ impl NavigationWorld {
         Ok(())
     }
 
-    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> Moved {
+    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> StepResult {
         self.simulate(action);
         let clip = self.task.scene.reward_clip;
         let reward = self.rules.reward(&self.stage).clamp(-clip, clip);
@@ -156,7 +156,7 @@ impl NavigationWorld {
             terminated = !self.rules.new_goal(&mut self.stage);
         }
         self.observe(obs);
-        Moved { reward, cost, terminated, goal_met }
+        StepResult { reward, cost, terminated, goal_met }
     }
 
     /// Makes ten physics steps and computes the readings of the new state. The result is bit-equal to

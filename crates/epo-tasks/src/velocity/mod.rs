@@ -27,7 +27,7 @@ use epo_mujoco::{BodyId, Error, Sim};
 
 use crate::NumpyGenerator;
 use crate::registry::{Source, TaskInfo};
-use crate::task_env::Moved;
+use crate::task_env::StepResult;
 
 /// One velocity task: a robot and the speed above which it costs.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl VelocityWorld {
     }
 
     /// Makes one step. The caller has checked the action, and checks afterwards whether the simulation diverged.
-    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> Moved {
+    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> StepResult {
         let robot = &self.task.robot;
         let before = self.place();
         self.sim.ctrl_mut().copy_from_slice(action);
@@ -229,7 +229,7 @@ impl VelocityWorld {
         let reward = robot.forward_weight * v[0] + robot.alive - robot.control_weight * control;
         terms[0] = cost;
         (robot.observe)(&self.sim, obs);
-        Moved { reward, cost, terminated: !(robot.healthy)(&self.sim), goal_met: false }
+        StepResult { reward, cost, terminated: !(robot.healthy)(&self.sim), goal_met: false }
     }
 
     /// The point from whose change the velocity is computed.
