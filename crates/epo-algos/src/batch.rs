@@ -134,8 +134,8 @@ impl Lane<'_> {
 
     /// Adds the observation that the last pushed step led to.
     ///
-    /// Call it exactly after a step that ended its episode (with the final observation, not the first one of the next
-    /// episode) and after the last step of the lane.
+    /// Call it after a step that ended its episode, with the final observation of that episode. Call it also after the
+    /// last step of the lane, and never otherwise.
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);

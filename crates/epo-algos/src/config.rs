@@ -11,7 +11,7 @@ use crate::{
     IpoParams, Objective, P3oParams, PpoLagParams, PpoParams, UpdateConfig, UpdateError,
 };
 
-/// What users, reports and records need to know about an algorithm, whatever its parameters.
+/// The facts about an algorithm that do not depend on its parameters: its names, its summary and its headline metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlgoInfo {
     /// Name that users type, such as `ppo-lag`.
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(described.len(), listed, "{described:?}");
     }
 
-    /// This test fails if a documented parameter does not exist, if a parameter is not documented, or if a text states a
-    /// default, which could differ from the one in use.
+    /// This test fails if a documented parameter does not exist, or if a parameter is not documented. It also fails if
+    /// a text states a default, which could differ from the one in use.
     #[test]
     fn the_documented_parameters_are_those_of_the_configuration() {
         let tables = AlgoConfig::all_defaults().into_iter().map(|config| {
@@ -266,8 +266,8 @@ mod tests {
         }
     }
 
-    /// This test fails if a preset belongs to another algorithm, has a parameter that is not documented, or has a value
-    /// that the algorithm's own check refuses.
+    /// This test fails if a preset belongs to another algorithm or has a parameter that is not documented. It also
+    /// fails if the check of the algorithm refuses a value.
     #[test]
     fn every_preset_is_a_valid_configuration_of_its_algorithm() {
         for config in AlgoConfig::all_defaults() {

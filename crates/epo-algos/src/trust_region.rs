@@ -1,7 +1,7 @@
 //! Tools of trust-region methods over the whole batch: surrogate gradients, Fisher products, conjugate gradient and line
 //! search.
 //!
-//! The batch is divided into pieces of a fixed size. Each piece keeps the activations of one forward pass, and sums run
+//! The batch is divided into pieces of a fixed size. Each piece keeps the activations of one forward pass. Sums run
 //! over the pieces in order, so the result does not depend on the number of threads.
 
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! The contract of every algorithm: the same bits on any number of threads and after a restore, a defined outcome for
-//! invalid input, and reports in the declared order.
+//! The contract of every algorithm: the same bits on any number of threads and after a restore. Invalid input has a
+//! defined outcome, and reports have the declared order.
 
 mod common;
 

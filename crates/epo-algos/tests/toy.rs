@@ -1,7 +1,7 @@
 //! Every algorithm on a constrained bandit with a known optimum, and broken variants that miss it.
 //!
-//! The optimum counts as reached if the cost is within 10 % of the limit and the return is at least 95 % of the best.
-//! None of these policies passes:
+//! The optimum is reached if the cost is within 10 % of the limit and the return is at least 95 % of the best. None of
+//! these policies passes:
 //!
 //! - The uniform policy has 75 % of the return, at 87 % of the limit.
 //! - The constant safe action has 84 % of the return, at 60 % of the limit.

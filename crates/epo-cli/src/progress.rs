@@ -22,8 +22,8 @@ pub(crate) struct Progress {
     limit: f64,
     /// Metrics of the algorithm that are shown, each with its symbol.
     headlines: &'static [(&'static str, Metric)],
-    /// Whether the user has been told that the run is stopping.
-    told: bool,
+    /// Whether the message that the run is stopping was printed.
+    stop_printed: bool,
     /// Total steps and total seconds after each of the last epochs.
     recent: VecDeque<(u64, f64)>,
 }
@@ -59,7 +59,7 @@ impl Progress {
             }
         };
         let (limit, headlines) = (run.run.limit, run.algo.info().headlines);
-        Self { target, steps, limit, headlines, told: false, recent: VecDeque::new() }
+        Self { target, steps, limit, headlines, stop_printed: false, recent: VecDeque::new() }
     }
 
     /// Prints a line above the bar, unless `--quiet` is given.
@@ -81,7 +81,7 @@ impl Progress {
 
     /// Shows the metrics of an epoch.
     pub(crate) fn row(&mut self, row: &Row, stop: &AtomicBool) {
-        if stop.load(Relaxed) && !std::mem::replace(&mut self.told, true) {
+        if stop.load(Relaxed) && !std::mem::replace(&mut self.stop_printed, true) {
             self.note("stopping after this epoch");
         }
         let done = value(row, metrics::STEPS).unwrap_or(0.0) as u64;

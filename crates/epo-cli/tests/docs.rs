@@ -369,8 +369,8 @@ fn the_page_of_an_algorithm_names_the_metrics_of_its_own() {
     }
 }
 
-/// This test fails if the normaliser has another clip, floor or divisor, if a weight is transposed, if the activation
-/// differs, or if a tensor changes.
+/// This test fails if the normaliser has another clip, floor or divisor, if a weight is transposed, or if the
+/// activation or a tensor changes.
 #[test]
 fn the_recorded_action_is_the_one_that_the_policy_takes() {
     let recorded: Value = serde_json::from_str(&page("docs/data/policy-check.json")).unwrap();

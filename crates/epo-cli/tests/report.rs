@@ -138,8 +138,8 @@ fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     );
 }
 
-/// This test fails if the names of two tasks share a file, if a name leads out of the folder or is too long, or if
-/// control characters reach the terminal or the tables.
+/// This test fails if the names of two tasks share a file, or if a name leads out of the folder or is too long. It also
+/// fails if control characters reach the terminal or the tables.
 #[test]
 fn dangerous_task_names_are_made_safe() {
     let dir = tempfile::tempdir().unwrap();

@@ -323,7 +323,7 @@ fn a_resumed_run_reports_its_progress_and_can_be_extended() {
     assert!(done == 0 && stderr.contains("the run is finished: 250 steps in 3 epochs"), "{stderr}");
     let (done, stderr) = said(&["--steps", "4e2"]);
     assert!(done == 0 && stderr.contains("400 steps instead of 250"), "{stderr}");
-    assert!(stderr.contains("going on after epoch 3 of 5, at 250 of 400 steps"), "{stderr}");
+    assert!(stderr.contains("continuing after epoch 3 of 5, at 250 of 400 steps"), "{stderr}");
     let (refused, stderr) = said(&["--steps", "100"]);
     assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
 }

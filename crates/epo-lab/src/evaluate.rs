@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_students() {
+    fn the_interval_is_that_of_students_t() {
         // 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, so ± 4.3027/√3 = 2.4842
         let spread = Spread::of([1.0, 2.0, 3.0].into_iter());
         assert_eq!((spread.mean, spread.std), (2.0, 1.0));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_within_the_limit_counts_equality() {
+    fn a_cost_equal_to_the_limit_is_within_it() {
         let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
         let cost = CostSpread::of(&[episode(0.0), episode(25.0), episode(25.5), episode(9.0)], 25.0);
         assert_eq!((cost.p_feasible, cost.median), (0.75, 17.0));

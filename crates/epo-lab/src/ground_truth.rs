@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_kept_after_the_last_epoch_above_it() {
+    fn a_run_stays_within_the_limit_after_its_last_epoch_above_it() {
         assert_eq!(stays(&[3.0, 1.0, 2.0, 1.0, 0.5], 1.0), Some(4), "kept from the fourth epoch on");
         assert_eq!(stays(&[1.0, 0.5], 1.0), Some(1), "kept from the start");
         assert_eq!(stays(&[0.5, 1.0, 1.01], 1.0), None, "above it at the end");

@@ -87,7 +87,7 @@ impl<'a> Trainer<'a> {
         checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
         trainer.notes.extend(runs::other_version(dir));
-        let continues = |note| format!("{note}; going on from epoch {}", loaded.number);
+        let continues = |note| format!("{note}; continuing from epoch {}", loaded.number);
         trainer.notes.extend(loaded.passed_over.into_iter().map(continues));
         if trainer.run.run.steps != saved.run.steps {
             trainer.change_length(&saved)?;

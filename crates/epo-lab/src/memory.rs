@@ -123,7 +123,7 @@ mod tests {
 
     /// This test fails if the estimate rejects ordinary runs, or if a factor in it is missing.
     #[test]
-    fn the_defaults_fit_and_what_cannot_fit_names_its_key() {
+    fn the_defaults_fit_and_a_setting_that_does_not_fit_is_named() {
         let gib = 1 << 30;
         assert!(check_against(&run(&[]), &spec(), gib / 8).is_ok(), "the defaults need less than 128 MiB");
         for (set, key) in [

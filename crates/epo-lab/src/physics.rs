@@ -111,7 +111,8 @@ pub struct MetricComparison {
     /// Mean over the episodes with published physics.
     pub published: f64,
     /// Mean over the episodes with fast physics. For `observation_before_contact` it is the largest difference of an
-    /// entry of an observation in the first 50 steps with the same actions, up to the first contact of the robot.
+    /// entry of an observation. It covers the first 50 steps with the same actions, up to the first contact of the
+    /// robot.
     pub fast: f64,
     /// 90 % confidence interval of the mean difference. Both one-sided tests at 5 % succeed if it lies within ± margin.
     pub difference: [f64; 2],
@@ -331,11 +332,11 @@ impl<'a> Worker<'a> {
         Ok(Pair { metrics, opening: self.compare_opening(seed)? })
     }
 
-    /// Plays the first actions of the episode with published physics again with fast physics, up to the first contact,
-    /// and returns the largest difference of an entry of an observation.
+    /// Replays the first actions of the episode with fast physics, up to the first contact. Returns the largest
+    /// difference of an entry of an observation from published physics.
     ///
-    /// The actions are the same, not chosen anew: steered by what it sees, the Point robot's servo amplifies a difference
-    /// in the last digit a hundredfold per step, and nothing would be learnt about the bodies around it.
+    /// The recorded actions are used again. A policy that reacts to its observations would amplify a difference in the
+    /// last digit a hundredfold per step, and the result would say nothing about the other bodies.
     fn compare_opening(&mut self, seed: u64) -> Result<f64, LabError> {
         let Self { envs: [_, env], driver, obs, opening, opening_actions, action, .. } = self;
         let mut largest = 0.0_f64;

@@ -247,11 +247,10 @@ impl WithSimd for AddL2<'_> {
 mod tests {
     use super::*;
 
-    /// By hand, β = (.9, .999), lr .1: after one step m̂ = g and √v̂ = |g|, so θ moves by lr·g/(|g| + ε); g = 0
-    /// does not move. Second step with g = −2 after g = 2: m = .9·.2 − .2 = −.02, m̂ = −.02/.19;
-    /// v = .999·.004 + .004 = .007996, v̂ = .007996/.001999 = 4. Move: lr·(.02/.19)/2.
-    /// This test fails if the bias correction is missing, if β₁ and β₂ are swapped, if ε is inside the root, or if the
-    /// sign is wrong.
+    /// By hand, β = (.9, .999), lr .1: after one step m̂ = g and √v̂ = |g|, so θ moves by lr·g/(|g| + ε); g = 0 does
+    /// not move. Second step with g = −2 after g = 2: m = .9·.2 − .2 = −.02, m̂ = −.02/.19; v = .999·.004 + .004 =
+    /// .007996, v̂ = .007996/.001999 = 4. Move: lr·(.02/.19)/2. This test fails if the bias correction is missing, if
+    /// β₁ and β₂ are swapped, or if ε is inside the root. It also fails with the wrong sign.
     #[test]
     fn two_steps_by_hand() {
         let n = 19; // whole vectors and a partial one
@@ -311,8 +310,8 @@ mod tests {
         assert!(p != 0.0 && m > 0.1 * TINY && v > square, "larger ones stay: {p:e} {m:e} {v:e}");
     }
 
-    /// This test fails if a factor of 2 is missing, if an entry after the last block of 16 is missing, or if clipping
-    /// comes before the penalty.
+    /// This test fails if a factor of 2 or an entry after the last block of 16 is missing, or if clipping comes before
+    /// the penalty.
     #[test]
     fn the_l2_penalty_is_added_before_clipping() {
         for n in [1, 16, 19, 40] {

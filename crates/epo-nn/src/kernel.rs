@@ -11,8 +11,8 @@
 //! All matrices are row-major. The rows of B and D are padded to whole vectors.
 //!
 //! Every element of C is one chain of multiply-adds in the order of the sum, in every tile. The bits of a row therefore
-//! depend neither on the size of the batch, nor on the position of the row in it, nor on the width of a vector. The
-//! portable instruction set does not fuse the multiply-add, so its last bits differ.
+//! do not depend on the size of the batch, on the position of the row, or on the width of a vector. The portable
+//! instruction set does not fuse the multiply-add, so its last bits differ.
 //!
 //! Tiny results become zero, see [`crate::tiny`].
 

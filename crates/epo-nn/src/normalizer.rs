@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(merged, Moments::new(2));
     }
 
-    /// This test fails if the lower bound applies to the variance instead of the deviation, if values are clipped
-    /// before they are scaled, or if they are not scaled.
+    /// This test fails if the lower bound applies to the variance instead of the deviation. It also fails if values are
+    /// not scaled, or are clipped before that.
     #[test]
     fn values_are_centred_scaled_floored_and_clipped() {
         // mean 2, sample deviation 1; the second dimension is constant

@@ -19,8 +19,8 @@
 //! A sum of such products could only become subnormal if its terms cancelled to 26 binary digits. The moments appear
 //! only in products with a rate, so their threshold is smaller.
 //!
-//! The thresholds are far below what training notices: a weight of order 0.1 does not change when 1e-9 is added, and
-//! Adam's ε of 1e-8 makes the step of a gradient of `TINY` smaller than 1e-10.
+//! The thresholds are too small to affect training. A weight of order 0.1 does not change when 1e-9 is added. Adam's ε
+//! of 1e-8 makes the step of a gradient of `TINY` smaller than 1e-10.
 //!
 //! The comparison is ordinary arithmetic. It gives the same bits on every processor and does not touch the
 //! floating-point mode of the thread. NaN stays NaN.

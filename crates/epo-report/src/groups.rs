@@ -279,7 +279,7 @@ fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
         match kept.last() {
             Some(last) if last.seed == run.seed => {
                 let shown = if last.steps() > run.steps() { "longer" } else { "first" };
-                let message = format!("Seed {} is there twice; the {shown} run is shown.", run.seed);
+                let message = format!("There are two runs of seed {}; the {shown} one is shown.", run.seed);
                 notes.push(Note::new(&run.path, message));
             }
             _ => kept.push(run),
@@ -341,12 +341,11 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     let best = groups.iter().filter_map(safe_return).fold(f64::NEG_INFINITY, f64::max);
     let Some(group) = groups.first() else { return };
     if groups.iter().any(|g| g.runs[0].limit != group.runs[0].limit) {
-        let message =
-            "The cost limits differ, so the returns are not compared: the runs are not equally safe.";
+        let message = "The cost limits differ, so the runs have no score: their returns cannot be compared.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     if best <= untrained {
-        let message = "No safe algorithm is better than untrained, so there is no score at equal safety.";
+        let message = "No safe algorithm has a higher return than an untrained policy, so there is no score.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     for group in groups {
@@ -598,13 +597,15 @@ pub(crate) mod tests {
         let got = groups(runs, 0.1, &mut notes);
         assert_eq!((got[0].runs.len(), got[0].achieved.len(), got[1].runs.len()), (2, 1, 1));
         let text: String = notes.iter().map(ToString::to_string).collect();
-        for part in ["ends at 5000000 of 10000000", "Seed 0 is there twice", "PPO has no run of seed 1"] {
+        for part in
+            ["ends at 5000000 of 10000000", "There are two runs of seed 0", "PPO has no run of seed 1"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }
 
-    /// This test fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
-    /// values if another run of the task has 128,000 steps in epochs of 32,000.
+    /// This test fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has
+    /// no final values beside a run of 128,000 steps in epochs of 32,000.
     #[test]
     fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
         let with = |algo: &str, epoch_steps: f64, epochs: usize| {

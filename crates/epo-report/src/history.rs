@@ -249,10 +249,10 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         .and_then(|progress| {
             let own = limit_of(source, &config);
             let limit =
-                own.or(limit).ok_or("The config names no cost limit; `--limit` would give it one.")?;
+                own.or(limit).ok_or("The configuration has no cost limit; set one with `--limit`.")?;
             if own.is_none() {
                 given = Some(format!(
-                    "The config names no cost limit; the limit {limit} is taken from `--limit`."
+                    "The configuration has no cost limit; the limit {limit} is taken from `--limit`."
                 ));
             }
             Ok((progress, limit, identity(dir, source, &config)?))
@@ -335,7 +335,9 @@ fn identity(
         named(Some(dir)).and_then(|n| n.strip_prefix("seed-")?.split('-').next().map(str::to_owned));
     let get = |i: usize, fallback: Option<String>| {
         let found = config.get(keys[i]).cloned().or(fallback);
-        found.ok_or_else(|| format!("The config has no `{}`: the run may be of another version.", keys[i]))
+        found.ok_or_else(|| {
+            format!("The configuration has no `{}`: the run may be of another version.", keys[i])
+        })
     };
     let seed = get(2, seed_of_name)?;
     let seed = seed.parse().map_err(|_| format!("The seed `{seed}` is not a whole number."))?;
@@ -403,7 +405,7 @@ impl Progress {
                     if line.len() as u64 == MOST_ROW_BYTES {
                         return Err("progress.csv cannot be read: a row is longer than 1 MiB.".into());
                     }
-                    notes.push("The last row of progress.csv is half-written and left out.".into());
+                    notes.push("The last row of progress.csv is half-written and is left out.".into());
                     return Ok(None);
                 }
                 let row = String::from_utf8_lossy(&line);
@@ -476,7 +478,7 @@ fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
         let own: BTreeSet<&str> = names();
         if let Some(odd) = known.symmetric_difference(&own).next() {
             let which = model.path.display();
-            let message = format!("The columns differ from those of {which}, by {odd} for one.");
+            let message = format!("The columns differ from those of {which}; one that differs is {odd}.");
             notes.push(Note::new(&run.path, message));
         }
     }

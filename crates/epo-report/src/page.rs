@@ -22,7 +22,7 @@ figure{margin:1.5rem 0}figure svg{width:100%;max-width:860px;height:auto}figure.
 figcaption{color:var(--soft);font-size:.9rem}body>figure svg{cursor:zoom-in}button{font:inherit;font-size:.85rem}\
 dialog{width:96vw;height:94vh;max-width:none;max-height:none;box-sizing:border-box;padding:.5rem;\
 color:var(--ink);background:var(--paper);border:1px solid var(--line)}dialog figure{margin:.5rem 0 0;\
-height:calc(100% - 2.5rem);cursor:grab;touch-action:none}dialog figure svg{width:100%;height:100%;max-width:none}\
+height:calc(100% - 2.5rem);cursor:grab;touch-action:none}dialog figure svg{width:100%;height:100%;max-width:none}dialog svg *{vector-effect:non-scaling-stroke}\
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-align:left;border-bottom:1px solid var(--line)}\
 td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .wide{overflow-x:auto}.caveat{background:var(--warn);border-left:4px solid #e69f00;padding:.5rem 1rem}\

@@ -369,16 +369,16 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
     match fewest {
         0 => out.push("No run is long enough for a final value.".into()),
         1 => out.push(
-            "Where there is one seed, nothing is known about the spread: it has no band and no interval, and a difference \
-             from another algorithm may be due to chance."
+            "With one seed nothing is known about the spread. There is no band and no interval, and a difference from \
+             another algorithm may be due to chance."
                 .into(),
         ),
         n @ 2..=4 => {
             let p = stats::smallest_p(n, n);
             out.push(if p > 0.05 {
                 format!(
-                    "With {n} seeds no difference between two algorithms on a single task can be significant: even if \
-                     every run of one beats every run of the other, chance does that with p = {}.",
+                    "With {n} seeds no difference between two algorithms on a single task can be significant. Even if \
+                     every run of one beats every run of the other, p = {}.",
                     number(p)
                 )
             } else {
@@ -396,7 +396,7 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
         let all =
             if fewest == 1 { "the only run is".into() } else { format!("{fewest} of {fewest} runs are") };
         out.push(format!(
-            "If {all} feasible, the probability that the next one is may still be as low as {}.",
+            "If {all} feasible, the probability that another run is feasible may still be as low as {}.",
             number(lo)
         ));
         out.push("The order of algorithms whose intervals overlap is not established. Use at least 5 seeds; 10 are usual.".into());

@@ -67,8 +67,8 @@ struct Player {
     episodes: Vec<Episode>,
 }
 
-/// An episode in turns: steps per turn, steps made, and the shortest time of each turn for our step and for the bare
-/// physics, in seconds.
+/// An episode, played in turns. It has the steps per turn, the steps made, and the shortest time of each turn in
+/// seconds, for our step and for the bare physics.
 #[derive(Clone)]
 struct Episode {
     turn: usize,

@@ -1,8 +1,8 @@
 //! Reads NumPy's `.npz` files: a zip archive of `.npy` arrays.
 //!
-//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may come
-//! from anywhere, so every length is checked before it is used, and memory is allocated for the data that is present, never
-//! for what a header claims.
+//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may
+//! come from anywhere, so every length is checked before it is used. Memory is allocated for the data that is present,
+//! not for the size that a header states.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -193,7 +193,7 @@ fn read_npy(source: &mut impl Read, max_bytes: u64) -> Result<Array, Problem> {
     let count = shape.iter().try_fold(1_u64, |n, &len| n.checked_mul(len as u64));
     let want = count.and_then(|n| n.checked_mul(kind.item_bytes())).filter(|&n| n <= max_bytes);
     let want = want.ok_or_else(|| npy(format!("claims shape {shape:?}, too large for an episode")))?;
-    let mut bytes = Vec::new(); // grows with what is there, not with what is claimed
+    let mut bytes = Vec::new(); // grows with the data that is present, not with the stated length
     source.take(want + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 != want {
         return Err(npy(format!("claims {want} bytes of values and holds another number")));

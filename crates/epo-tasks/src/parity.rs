@@ -238,7 +238,7 @@ pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
             result.first_diff_step.get_or_insert(t + 1);
         }
         if step.outcome.is_done() && t + 1 < recording.steps() {
-            // the recorded episode goes on after ours has ended
+            // The recorded episode continues after ours has ended.
             result.first_diff_step.get_or_insert(t + 1);
             break;
         }

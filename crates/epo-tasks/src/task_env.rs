@@ -1,5 +1,5 @@
-//! One environment of a task that MuJoCo simulates. It adds to a navigation or velocity world the time limit, the checks
-//! of what a caller passes, and the end of an episode whose simulation diverged.
+//! One environment of a task that MuJoCo simulates. It adds three things to a navigation or velocity world: the time
+//! limit, the checks of arguments, and the end of an episode whose simulation diverged.
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};

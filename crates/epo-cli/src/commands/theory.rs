@@ -107,7 +107,7 @@ fn table(report: &Report) -> String {
 /// The results of `--learn`.
 #[derive(Serialize)]
 struct LearningReport<'a> {
-    /// Parameters that differ from the defaults, with the algorithm. An empty name stands for all algorithms.
+    /// Parameters that differ from the defaults, with the algorithm. An empty name means all algorithms.
     settings: Vec<(&'a str, String)>,
     summary: Vec<Summary>,
     runs: Vec<JobResult>,

@@ -177,5 +177,5 @@ fn resume_note(trainer: &Trainer<'_>) -> String {
         return format!("the run is finished: {steps} steps in {epoch} epochs (--steps N makes it longer)");
     }
     let (epochs, total) = (trainer.epochs(), trainer.config().total_steps());
-    format!("going on after epoch {epoch} of {epochs}, at {steps} of {total} steps")
+    format!("continuing after epoch {epoch} of {epochs}, at {steps} of {total} steps")
 }

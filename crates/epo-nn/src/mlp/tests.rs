@@ -20,8 +20,7 @@ fn nets() -> impl Iterator<Item = Mlp> {
     SHAPES.iter().map(make(Arch::new())).chain(SHAPES.iter().map(make(Arch::Scalar)))
 }
 
-/// This test fails if a bias or the last column is missing, if the output has a tanh, or if a chunk is at the wrong
-/// position.
+/// This test fails if a bias or the last column is missing, if the output has a tanh, or if a chunk is misplaced.
 #[test]
 fn forward_is_the_definition() {
     for net in nets() {
@@ -72,7 +71,7 @@ fn the_bits_of_a_row_do_not_depend_on_the_batch() {
 }
 
 /// The gradients are compared with central differences of the f64 reference. This test fails if 1 − h² or the gradient
-/// of a bias is missing, if a weight is transposed, or if a chunk overwrites another.
+/// of a bias is missing. It also fails if a weight is transposed or a chunk overwrites another.
 #[test]
 fn gradients_agree_with_finite_differences() {
     for net in nets().filter(|net| net.params().len() < 3000) {
@@ -105,7 +104,7 @@ fn gradients_agree_with_finite_differences() {
     }
 }
 
-/// `cᵀ(Jv)` from `jvp` must equal `(Jᵀc)ᵀv` from `backward`. This test fails if a tangent is not carried to the next
+/// `cᵀ(Jv)` from `jvp` must equal `(Jᵀc)ᵀv` from `backward`. This test fails if a tangent does not reach the next
 /// layer, or if the direction of a bias or 1 − h² is missing.
 #[test]
 fn jvp_is_the_adjoint_of_backward() {

@@ -28,7 +28,7 @@ fn samples(policy: &Policy, n: usize) -> (Vec<f32>, Vec<f32>, Vec<f64>) {
     (obs, actions, logp)
 }
 
-/// This test fails if `ln π` is that of the action before it is rounded to `f32`, or if `act` and a batch use different
+/// This test fails if `ln π` is that of the action before rounding to `f32`, or if `act` and a batch use different
 /// formulas.
 #[test]
 fn the_log_probability_of_act_is_that_of_the_stored_action() {
@@ -179,7 +179,7 @@ fn reference_kl(policy: &Policy, from: &[f64], to: &[f64], obs: &[f32]) -> f64 {
 }
 
 /// The product is compared with mixed second differences of the KL. This test fails if the Fisher matrix `M` is the
-/// identity, if −p pᵀ is missing, if ln σ has 1 instead of 2, or if a mean is a sum.
+/// identity or lacks −p pᵀ. It also fails if ln σ has 1 instead of 2, or if a mean is a sum.
 #[test]
 fn fisher_vector_product_is_the_curvature_of_the_kl() {
     for policy in policies() {

@@ -45,8 +45,8 @@ const SUBSTEPS: usize = 10;
 
 /// A navigation task: a robot, a scene and rules. [`register`](crate::register) adds it to the list of tasks.
 ///
-/// The observation is the robot's part, then one lidar ring of 16 numbers for each group of objects that is seen, in
-/// the order of the scene. The cost of a step is 1 if any cost term of any group is above 0, and 0 otherwise.
+/// The observation is the robot's part, then one lidar ring of 16 numbers for each visible group of objects, in the
+/// order of the scene. The cost of a step is 1 if any cost term of any group is above 0, and 0 otherwise.
 #[derive(Clone, Debug)]
 pub struct NavigationTask {
     /// Id, by which commands and configurations name the task.
