@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
-use epo_report::stats::student_t_975;
+use epo_report::stats::student_t;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
@@ -235,7 +235,7 @@ impl Spread {
         let mean = values.clone().sum::<f64>() / n;
         let squares = values.map(|x| (x - mean) * (x - mean)).sum::<f64>();
         let std = if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
-        let half = if n > 1.0 { student_t_975(n - 1.0) * std / n.sqrt() } else { 0.0 };
+        let half = if n > 1.0 { student_t(0.95, n - 1.0) * std / n.sqrt() } else { 0.0 };
         Self { mean, std, ci95: [mean - half, mean + half] }
     }
 }

@@ -426,7 +426,7 @@ pub(crate) fn curve(
         let half = stats::std_dev(&values).map_or(f64::NAN, |sd| match band {
             Band::Std => sd,
             Band::Ci95 => {
-                let t = t.entry(n).or_insert_with(|| stats::student_t_975((n - 1) as f64));
+                let t = t.entry(n).or_insert_with(|| stats::student_t(0.95, (n - 1) as f64));
                 *t * sd / (n as f64).sqrt()
             }
         });
