@@ -122,7 +122,7 @@ impl TrustRegion {
     }
 
     /// Compares `policy` with the centre.
-    pub(crate) fn measure(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
+    pub(crate) fn trial(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
         let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
         policy.dist(&batch.rollout.obs, ws, &mut self.new);
         self.new.log_prob(&batch.rollout.action, &mut self.logp);
@@ -158,7 +158,7 @@ impl TrustRegion {
                 }
             });
             // a KL that is not finite compares false, so a step that is too long is followed by a shorter one
-            if accept(self.measure(policy, batch)) {
+            if accept(self.trial(policy, batch)) {
                 return trial;
             }
             fraction *= decay;
@@ -242,7 +242,7 @@ mod tests {
         let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
         let mut region = TrustRegion::default();
         region.centre(&policy, &batch);
-        let before = region.measure(&policy, &batch);
+        let before = region.trial(&policy, &batch);
         let mut g = vec![0.0; policy.params().len()];
         region.gradient(&policy, batch.adv_r, &mut g);
         assert!(before.kl.abs() < 1e-12 && (before.ratio - 1.0).abs() < 1e-9);
@@ -254,7 +254,7 @@ mod tests {
         let step: Vec<f64> = g.iter().map(|g| 20.0 * g).collect();
         let taken = region
             .line_search(&mut policy, &batch, &step, 0.5, 30, |t| t.kl <= 1e-4 && t.surr_r > before.surr_r);
-        let after = region.measure(&policy, &batch);
+        let after = region.trial(&policy, &batch);
         assert!(taken > 1 && after.kl <= 1e-4 && after.surr_r > before.surr_r, "{taken} {after:?}");
     }
 }

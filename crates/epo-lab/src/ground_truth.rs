@@ -127,7 +127,7 @@ type Measured = Result<Option<JobResult>, LabError>;
 ///
 /// # Errors
 /// If the configuration is wrong, the training fails or the folder cannot be written.
-pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measured {
+pub fn run_job(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measured {
     let cmdp = &job.cmdp;
     let best = optimum(cmdp).map_err(unsolved)?;
     let limit = cmdp.limits()[0];
@@ -180,7 +180,7 @@ fn stays(costs: &[f64], bound: f64) -> Option<u64> {
 ///
 /// # Errors
 /// If a job fails. The other jobs are then cancelled.
-pub fn measure_all(
+pub fn run_jobs(
     jobs: &[Job],
     threads: usize,
     dir: &Path,
@@ -197,7 +197,7 @@ pub fn measure_all(
         while !stop.load(Relaxed) && !failed.load(Relaxed) {
             let i = next.fetch_add(1, Relaxed);
             let Some(job) = jobs.get(i) else { return };
-            let row = measure(job, &dir.join(i.to_string()), go_on);
+            let row = run_job(job, &dir.join(i.to_string()), go_on);
             failed.fetch_or(row.is_err(), Relaxed);
             results.lock().unwrap_or_else(PoisonError::into_inner).push((i, row));
         }

@@ -124,7 +124,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let runs = ground_truth::measure_all(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
+    let runs = ground_truth::run_jobs(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
     bar.finish_and_clear();
     let Some(runs) = runs else {
         tell!("stopped; nothing was saved, and the same command starts from the beginning");
@@ -171,9 +171,10 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
 fn page(learned: &LearningReport<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
-        "\n{} seeds, {} steps each. Cells show the mean over the seeds and the worst seed; the worst gap is the one \
-         farthest from 0. The last three columns are in thousands of steps; “–” means that a seed never got there.",
-        args.seeds, learned.runs[0].steps
+        "\n{}, {} steps each. Cells show the mean over the seeds and the worst seed. The worst gap is the one farthest \
+         from 0. The last three columns are in thousands of steps; “–” means that a seed never reached it.",
+        count_of(args.seeds as usize, "seed"),
+        learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
         text += &match *name {
