@@ -666,7 +666,7 @@ mod tests {
             ("g-old", "columns differ"),
             ("h-no-limit", "no cost limit"),
             ("i-no-task", "`run.seed`"),
-            ("l-old-and-unreadable", "give it one. Note that the run was begun by version 0.0.1"),
+            ("l-old-and-unreadable", "set one with `--limit`. Note that the run was begun by version 0.0.1"),
             ("j-only-header", "no finished episode"),
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),
