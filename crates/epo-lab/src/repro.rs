@@ -13,7 +13,7 @@ use crate::{LabError, bench};
 /// An experiment of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
-    /// Figures 1 and 2, Tables 1 and 2: EPO and five baselines on eight tasks.
+    /// Figures 1 and 2, Tables 1 and 2: EPO and its baselines on the tasks of the paper.
     Paper,
     /// Figure 3: ablations of EPO.
     Ablation,

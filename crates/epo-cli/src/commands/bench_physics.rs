@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Maximum number of episodes per policy and physics
     #[arg(long, default_value_t = 20_000)]
     max_episodes: u32,
-    /// Number of threads; does not change the results [default: all cores]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
     /// File that stores the results of each task and policy; results that it already holds are not computed again

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum ExperimentArg {
-    /// EPO and five baselines on eight tasks
+    /// EPO and its baselines on the tasks of the paper
     Paper,
     /// Ablation study: variants of EPO compared with EPO
     Ablation,
