@@ -31,7 +31,7 @@ pub struct TaskInfo {
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Navigation(NavigationTask),
-    Velocity(&'static velocity::Task),
+    Velocity(&'static velocity::VelocityTask),
     /// An environment that a program brought, without our simulator.
     Own(MakeEnv),
 }

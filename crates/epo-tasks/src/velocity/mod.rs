@@ -31,8 +31,8 @@ use crate::task_env::StepResult;
 
 /// One velocity task: a robot and the speed above which it costs.
 #[derive(Debug)]
-pub(crate) struct Task {
-    robot: Robot,
+pub(crate) struct VelocityTask {
+    robot: VelocityRobot,
     version: u8,
     /// Largest speed without a cost, in m/s.
     threshold: f64,
@@ -50,7 +50,7 @@ enum Speed {
 
 /// A robot with its model, its reward, the end of its episodes and its observation.
 #[derive(Debug)]
-struct Robot {
+struct VelocityRobot {
     name: &'static str,
     model: fn() -> model::Model,
     /// Total mass in kilograms to which all masses are scaled; `None` keeps those of the model.
@@ -63,7 +63,7 @@ struct Robot {
     /// Scale of the noise on the initial state.
     reset_noise: f64,
     velocity_noise: VelocityNoise,
-    place: Place,
+    place: SpeedPoint,
     /// w, the weight of the forward speed.
     forward_weight: f64,
     /// Reward of every step, the last one included.
@@ -85,7 +85,7 @@ enum VelocityNoise {
 
 /// The point whose speed is measured.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum SpeedPoint {
     /// The first two joints, which slide along x and y, or along x and z where only `v_x` matters.
     Sliders,
     /// The origin of the first body.
@@ -94,11 +94,11 @@ enum Place {
     MassCentre,
 }
 
-const fn task(robot: Robot, version: u8, threshold: f64, speed: Speed) -> Task {
-    Task { robot, version, threshold, speed }
+const fn task(robot: VelocityRobot, version: u8, threshold: f64, speed: Speed) -> VelocityTask {
+    VelocityTask { robot, version, threshold, speed }
 }
 
-impl Task {
+impl VelocityTask {
     /// 1 if the speed is above the threshold, 0 otherwise.
     fn cost(&self, [v_x, v_y]: [f64; 2]) -> f64 {
         let speed = match self.speed {
@@ -110,7 +110,7 @@ impl Task {
 }
 
 /// Version 0 has the thresholds of the package's first release, which the paper used.
-static TASKS: [Task; 12] = [
+static TASKS: [VelocityTask; 12] = [
     task(ant::ROBOT, 0, 2.5745, Speed::Planar),
     task(ant::ROBOT, 1, 2.6222, Speed::Planar),
     task(half_cheetah::ROBOT, 0, 2.8795, Speed::Forward),
@@ -152,14 +152,14 @@ pub(crate) fn published() -> impl Iterator<Item = TaskInfo> {
 /// The simulation of one velocity task.
 #[derive(Debug)]
 pub(crate) struct VelocityWorld {
-    task: &'static Task,
+    task: &'static VelocityTask,
     sim: Sim,
     dt: f64,
     total_mass: f64,
 }
 
 impl VelocityWorld {
-    pub(crate) fn new(task: &'static Task) -> Result<Self, Error> {
+    pub(crate) fn new(task: &'static VelocityTask) -> Result<Self, Error> {
         let mut sim = Sim::from_xml(&(task.robot.model)().mjcf())?;
         if let Some(mass) = task.robot.total_mass {
             sim.set_total_mass(mass);
@@ -167,7 +167,7 @@ impl VelocityWorld {
         Ok(Self::with(task, sim))
     }
 
-    fn with(task: &'static Task, sim: Sim) -> Self {
+    fn with(task: &'static VelocityTask, sim: Sim) -> Self {
         let dt = sim.timestep() * task.robot.frame_skip as f64;
         let total_mass = sim.body_mass().iter().sum();
         Self { task, sim, dt, total_mass }
@@ -178,7 +178,7 @@ impl VelocityWorld {
     }
 
     pub(crate) fn action_space(&self) -> ActionSpace {
-        let Robot { act_len, act_bound, .. } = self.task.robot;
+        let VelocityRobot { act_len, act_bound, .. } = self.task.robot;
         ActionSpace::Box { low: vec![-act_bound; act_len], high: vec![act_bound; act_len] }
     }
 
@@ -192,7 +192,7 @@ impl VelocityWorld {
     }
 
     pub(crate) fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
-        let Robot { reset_noise: noise, velocity_noise, observe, .. } = self.task.robot;
+        let VelocityRobot { reset_noise: noise, velocity_noise, observe, .. } = self.task.robot;
         let mut random = NumpyGenerator::new(seed);
         self.sim.reset();
         for q in self.sim.qpos_mut() {
@@ -235,12 +235,12 @@ impl VelocityWorld {
     /// The point from whose change the velocity is computed.
     fn place(&self) -> [f64; 2] {
         match self.task.robot.place {
-            Place::Sliders => [self.sim.qpos()[0], self.sim.qpos()[1]],
-            Place::Torso => {
+            SpeedPoint::Sliders => [self.sim.qpos()[0], self.sim.qpos()[1]],
+            SpeedPoint::Torso => {
                 let [x, y, _] = self.sim.xpos(BodyId(1));
                 [x, y]
             }
-            Place::MassCentre => {
+            SpeedPoint::MassCentre => {
                 let bodies = self.sim.body_mass().iter().zip(self.sim.xipos());
                 let [x, y] = bodies.fold([0.0; 2], |[x, y], (m, p)| [x + m * p[0], y + m * p[1]]);
                 [x / self.total_mass, y / self.total_mass]
