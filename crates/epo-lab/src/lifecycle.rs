@@ -195,7 +195,7 @@ impl<'a> Trainer<'a> {
         let most = u64::from(state.epoch) * self.run.train.steps_per_epoch as u64;
         if state.steps > most || (state.epoch > 0) != (state.steps > 0) {
             return Err(format!(
-                "{} steps in {} epochs, but the configuration allows {most}",
+                "{} steps after epoch {}, but the configuration allows {most}",
                 state.steps, state.epoch
             ));
         }
@@ -246,7 +246,7 @@ fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
         return Ok(());
     }
     let why = format!(
-        "its checkpoints are gone, its record of {} epochs is not: nothing is overwritten; begin a new run",
+        "its checkpoints are gone, but its record is not (epochs: {}); nothing is overwritten, so begin a new run",
         lines - 1
     );
     Err(LabError::run(dir, why))
