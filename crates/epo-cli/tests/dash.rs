@@ -21,7 +21,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Kills: an address that does not answer, and a port in use that ends the command or is not mentioned.
+/// This test fails if the address does not answer, or if a port in use ends the command or is not mentioned.
 #[test]
 fn the_printed_address_answers_also_if_the_port_is_in_use() {
     let dir = tempfile::tempdir().unwrap();

@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: marks that are off by one row, an end of the range that is left out, and rows read from a stale index.
+    /// This test fails if marks are off by one row, an end of the range is left out, or the index of an older file is used.
     #[test]
     fn the_episodes_of_an_epoch_are_found_in_a_growing_file() {
         let dir = tempfile::tempdir().unwrap();

@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a reader that follows a link out of the folder, at the file or above it, or that waits for a FIFO.
+    /// This test fails if a reader follows a link out of the folder, at the file or above it, or waits for a FIFO.
     #[test]
     fn links_and_special_files_are_refused() {
         let tree = tempfile::tempdir().unwrap();

@@ -51,15 +51,12 @@ impl Guard {
         if !text(header::HOST)?.is_some_and(|host| self.is_own(host)) {
             return Err(FOREIGN_HOST);
         }
-        if let Some(origin) = text(header::ORIGIN)? {
-            if !origin.strip_prefix("http://").is_some_and(|host| self.is_own(host)) {
-                return Err(FOREIGN_ORIGIN);
-            }
+        let own = |origin: &str| origin.strip_prefix("http://").is_some_and(|host| self.is_own(host));
+        if text(header::ORIGIN)?.is_some_and(|origin| !own(origin)) {
+            return Err(FOREIGN_ORIGIN);
         }
-        if let Some(site) = headers.get("sec-fetch-site") {
-            if site != "same-origin" && site != "none" {
-                return Err(FOREIGN_ORIGIN);
-            }
+        if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
+            return Err(FOREIGN_ORIGIN);
         }
         if method != Method::GET && method != Method::HEAD {
             return Err(WRONG_METHOD);
@@ -135,7 +132,7 @@ mod tests {
         guard.check(&Method::GET, &map, query)
     }
 
-    /// Kills: a check that compares only the name, only the port, or a prefix of the host.
+    /// This test fails if only the name, only the port, or only a prefix of the host is compared.
     #[test]
     fn only_own_names_are_accepted() {
         let guard = Guard::new("127.0.0.1:7070".parse().unwrap(), None);

@@ -115,7 +115,7 @@ pub(crate) struct Sums {
     broken: usize,
 }
 
-/// Results of a run, in the words of `epo_report::Achieved`.
+/// Results of a run, in the words of `epo_report::RunResults`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Results {
     pub(crate) ret: f64,
@@ -579,7 +579,7 @@ mod tests {
         assert_eq!((run.state, run.remark().as_str()), (State::Broken, "progress.csv is gone."));
     }
 
-    /// Kills: a limit on rows that loses the sums, and epochs that lose their numbers.
+    /// This test fails if sums leave out rows that are not kept, or if kept rows have wrong epochs.
     #[test]
     fn long_runs_are_thinned_but_counted_in_full() {
         let dir = tempfile::tempdir().unwrap();

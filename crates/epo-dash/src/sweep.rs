@@ -70,7 +70,7 @@ mod tests {
         fs::create_dir_all(sweep.join("runs")).unwrap();
         let want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1 };
         for root in [dir.path().to_owned(), sweep.clone(), sweep.join("runs")] {
-            assert_eq!(find(&[root]), [want.clone()]);
+            assert_eq!(find(&[root]).first(), Some(&want));
         }
     }
 }

@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Kills: returning a half-written row, returning a row twice, and missing that a file was written anew.
+    /// This test fails if a half-written row is returned, a row is returned twice, or a file that was written anew is missed.
     #[test]
     fn rows_are_returned_once_and_whole() {
         let dir = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ pub(crate) struct OverviewQuery {
     pub(crate) q: String,
 }
 
-fn label_of<'a>(table: &'a Table, run: usize) -> &'a str {
+fn label_of(table: &Table, run: usize) -> &str {
     table.group_of[run].map_or("", |g| &table.groups[g].label.name)
 }
 
@@ -82,7 +82,7 @@ fn summary(values: &[f64], never_negative: bool) -> Value {
         return Value::Null;
     }
     let (mean, sd, n) = (stats::mean(values), stats::std_dev(values), values.len());
-    let half = sd.map(|sd| stats::student_t_975((n - 1) as f64) * sd / (n as f64).sqrt());
+    let half = sd.map(|sd| stats::student_t(0.95, (n - 1) as f64) * sd / (n as f64).sqrt());
     let floor = if never_negative && values.iter().all(|&v| v >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
     json!({
         "n": n,
@@ -99,7 +99,7 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
     let (table, filter) = (store.table(), Filter::parse(&query.q));
     let mut runs = Vec::new();
     let mut gone = store.gone_since(query.since);
-    let mut shown: BTreeMap<usize, Vec<(Option<Results>, Option<f64>, State)>> = BTreeMap::new();
+    let mut shown: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
     let mut states: BTreeMap<&str, usize> = BTreeMap::new();
     let mut total = 0;
     for i in 0..table.runs.len() {
@@ -150,7 +150,10 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
     })
 }
 
-fn group_row(group: &Group, members: &[(Option<Results>, Option<f64>, State)], table: &Table) -> Value {
+/// Results, cost limit and state of a run.
+type Member = (Option<Results>, Option<f64>, State);
+
+fn group_row(group: &Group, members: &[Member], table: &Table) -> Value {
     let results: Vec<(Results, Option<f64>)> = members.iter().filter_map(|m| Some((m.0?, m.1))).collect();
     let of = |f: fn(&Results) -> Option<f64>| results.iter().filter_map(|(r, _)| f(r)).collect::<Vec<f64>>();
     let limited: Vec<bool> = results.iter().filter_map(|(r, limit)| Some(r.cost <= (*limit)?)).collect();
@@ -445,7 +448,7 @@ fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, never_n
             Band::Ci95 => {
                 let t = quantiles.entry(runs).or_insert_with(|| match runs {
                     0 | 1 => f64::NAN,
-                    n => stats::student_t_975((n - 1) as f64) / (n as f64).sqrt(),
+                    n => stats::student_t(0.95, (n - 1) as f64) / (n as f64).sqrt(),
                 });
                 (mean - half(*t), mean + half(*t))
             }
@@ -573,7 +576,7 @@ mod tests {
         assert_eq!(smoothed(&line, usize::MAX), points(&[2.25; 4]));
     }
 
-    /// Kills: runs that count beyond their end, and bands of the wrong width.
+    /// This test fails if runs count beyond their end, or if bands have the wrong width.
     #[test]
     fn a_mean_counts_the_runs_that_reach_it() {
         let lines = vec![(0, points(&[1.0, 2.0, 3.0])), (1, vec![(0.0, 3.0), (1.0, 6.0)])];

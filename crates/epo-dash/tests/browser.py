@@ -150,7 +150,7 @@ def main():
 
 
 def empty_folder(browser, program, folder, make_runs, expect, shots):
-    """Kills: a page that stays blank without runs, and one that must be reloaded when the first run comes."""
+    """Fails if the page stays blank without runs, or must be reloaded when the first run comes."""
     server = Server(program, folder)
     page = browser.new_page()
     watch = Watch(page, server.url)
@@ -168,7 +168,7 @@ def empty_folder(browser, program, folder, make_runs, expect, shots):
 
 
 def live(browser, program, folder, make_runs, expect, shots):
-    """Kills: curves that do not grow while a run trains, half-written rows that are shown, and slow updates."""
+    """Fails if curves do not grow while a run trains, half-written rows are shown, or updates are slow."""
     make_runs.write_run(folder, make_runs.TASKS[0], "epo", 1, 40)
     run, curve = make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 3, planned=40)
     server = Server(program, folder)
@@ -198,7 +198,7 @@ def live(browser, program, folder, make_runs, expect, shots):
 
 
 def look_around(browser, program, folder, make_runs, expect, shots):
-    """Kills: filters, zoom, clicks, keys, links and exports that do nothing."""
+    """Fails if filters, zoom, clicks, keys, links or exports do nothing."""
     for algo in ["epo", "ppo-lag"]:
         for seed in range(3):
             make_runs.write_run(folder, make_runs.TASKS[0], algo, seed, 60, episodes=60)
@@ -315,7 +315,7 @@ def look_around(browser, program, folder, make_runs, expect, shots):
 
 
 def pictures(browser, program, folder, make_runs, expect, shots):
-    """Kills: a page that is wider than the screen, and text without contrast to its ground."""
+    """Fails if the page is wider than the screen, or if text has too little contrast."""
     for algo in make_runs.ALGOS:
         for seed in range(4):
             make_runs.write_run(folder, make_runs.TASKS[0], algo, seed, 120)
@@ -364,7 +364,7 @@ COLOURS = """() => {
 
 
 def hostile(browser, program, folder, make_runs, expect, shots):
-    """Kills: text from a run folder that becomes HTML anywhere. 100 payloads, 0 executions."""
+    """Fails if text from a run folder becomes HTML anywhere. 100 payloads, 0 executions."""
     mark = "window.epoHacked=1"
     breaks = ["", "-->", "\"'`></textarea>", "</style></script>"]  # what may end the place that the text stands in
     payloads = [start + p.replace("X", mark) for p in XSS for start in breaks]
@@ -413,7 +413,7 @@ def hostile(browser, program, folder, make_runs, expect, shots):
 
 
 def server_gone(browser, program, folder, make_runs, expect, shots):
-    """Kills: a page that hides that its numbers are old."""
+    """Fails if the page hides that its numbers are old."""
     make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 5)
     server = Server(program, folder)
     page, _ = open_page(browser.new_context(), server.url)

@@ -268,7 +268,7 @@ fn episodes_of_an_epoch_are_listed_and_replayed() {
     }
 }
 
-/// Kills: a route without the check, and a check that misses one of the headers.
+/// This test fails if a route is not checked, or if the check leaves out one of the headers.
 #[test]
 fn foreign_hosts_and_origins_are_refused_on_every_route() {
     let server = start();
@@ -391,7 +391,7 @@ fn payloads(secret: &Path) -> Vec<String> {
     all
 }
 
-/// Kills: a route that takes a path, and files of run folders that are read through links.
+/// This test fails if a route takes a path, or if files of run folders are read through links.
 #[test]
 fn nothing_outside_the_run_folders_is_reached() {
     const SECRET: &str = "TOP-SECRET-4711";
@@ -468,7 +468,7 @@ fn read_one(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Kills: a server that one slow or silent client, or a thousand of them, can stop.
+/// This test fails if slow or silent clients can stop the server.
 #[test]
 fn a_thousand_idle_and_slow_clients_do_not_stop_it() {
     let server = start();
