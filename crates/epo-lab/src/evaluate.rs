@@ -11,18 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
 use epo_report::stats::student_t_975;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Loaded};
+use crate::checkpoint::Loaded;
 use crate::collect::{ActionMap, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::Episode;
-use crate::state::{Learner, fits, from_files};
+use crate::snapshot::Snapshot;
 use crate::{LabError, runs};
 
 /// How a policy chooses its action in an evaluation.
@@ -201,20 +200,8 @@ pub fn load_policy(
     run: &ResolvedRun,
     spec: &EnvSpec,
 ) -> Result<(Policy, Normalizer, Loaded), LabError> {
-    let root = dir.join("checkpoint");
-    let loaded = checkpoint::load(&root, fits)?;
-    let read = || {
-        let (state, tensors) = from_files(&loaded.files)?;
-        let (hidden, streams) = (&run.train.hidden, run.algo.streams());
-        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, streams, run.run.seed);
-        let mut algorithm = run.build().map_err(|e| e.to_string())?;
-        let mut normalizer = Normalizer::new(spec.obs_len);
-        let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };
-        learner.restore(&state, &tensors)?;
-        Ok((agent.policy, normalizer))
-    };
-    let (policy, normalizer) = read().map_err(|why: String| LabError::run(&root, why))?;
-    Ok((policy, normalizer, loaded))
+    let Snapshot { agent, normalizer, loaded, .. } = Snapshot::read(dir, run, spec, None)?;
+    Ok((agent.policy, normalizer, loaded))
 }
 
 /// Mean, standard deviation (with n − 1) and 95 % confidence interval of the mean (Student's t).
