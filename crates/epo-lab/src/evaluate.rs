@@ -69,8 +69,9 @@ pub struct Watch {
     pub played: AtomicUsize,
 }
 
-/// Environments stepped side by side. Fixed, because it decides which seeds are played.
-const WIDTH: usize = 32;
+/// Largest number of environments that an evaluation steps side by side. Fixed, because it decides which seeds are played:
+/// of n episodes, number k · w + i is episode k of environment i, with w = n but at most this number.
+pub const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
 struct Player {
