@@ -20,6 +20,8 @@ const FOOT: f32 = 22.0;
 const FRAMES: usize = 250;
 /// Time between two frames, in hundredths of a second.
 const DELAY: u16 = 5;
+/// Number of steps of the path that are drawn clearly.
+const RECENT: usize = 200;
 /// Index of the colour that leaves a pixel as it was.
 const KEEP: u8 = 255;
 
@@ -80,15 +82,16 @@ impl Replay {
         let steps = sides.iter().map(|side| side.recording.steps()).max().unwrap_or(0);
         let stride = steps.div_ceil(FRAMES).max(1);
         let shown: Vec<usize> = (0..=steps).step_by(stride).collect();
-        let scenes: Vec<Scene<'_>> = sides.iter().map(Scene::new).collect();
-        let (width, height) = (SIDE * scenes.len().max(1) as f32, HEAD + SIDE + FOOT);
+        let window = Window::around(sides);
+        let scenes: Vec<Scene<'_>> = sides.iter().map(|played| Scene { played, window }).collect();
+        let (width, height) = (SIDE as usize * scenes.len().max(1), (HEAD + SIDE + FOOT) as usize);
         let draw = |frame: usize| {
             let colours = theme.colours();
-            let mut canvas = Canvas::new(width, height);
-            for (i, scene) in scenes.iter().enumerate() {
-                scene.draw(&mut canvas, SIDE * i as f32, frame, steps, &colours);
-            }
-            canvas.to_pixels()
+            let drawn: Vec<Vec<u8>> = scenes.iter().map(|scene| scene.draw(frame, steps, &colours)).collect();
+            let row = 4 * SIDE as usize;
+            let rows =
+                (0..height).flat_map(|y| drawn.iter().map(move |pixels| &pixels[y * row..(y + 1) * row]));
+            rows.collect::<Vec<_>>().concat()
         };
         let palette = Palette::of(shown.iter().step_by(8).map(|&frame| draw(frame)));
         let mut out = Vec::new();
@@ -183,20 +186,21 @@ fn distance(a: Rgb, b: Rgb) -> i32 {
     (0..3).map(|i| (i32::from(a[i]) - i32::from(b[i])).pow(2)).sum()
 }
 
-/// The scene of one policy.
-struct Scene<'a> {
-    played: &'a Played,
-    /// Centre and half the width of what is shown, in metres; the centre follows a robot that runs.
+/// The part of the world that is shown. It is the same for all policies.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Centre in metres; it follows the robot if `follows`.
     centre: [f64; 2],
+    /// Half the width, in metres.
     reach: f64,
     follows: bool,
 }
 
-impl<'a> Scene<'a> {
-    fn new(played: &'a Played) -> Self {
-        let recording = &played.recording;
-        if recording.runs {
-            return Self { played, centre: [0.0, 0.75], reach: 1.5, follows: true };
+impl Window {
+    /// The part in which everything happens. If it is too large, the part around the robot.
+    fn around(sides: &[Played]) -> Self {
+        if sides.iter().any(|side| side.recording.runs) {
+            return Self { centre: [0.0, 0.75], reach: 1.5, follows: true };
         }
         let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         let mut add = |pose: &[f64; 7], margin: f64| {
@@ -205,44 +209,56 @@ impl<'a> Scene<'a> {
                 high[axis] = high[axis].max(pose[axis] + margin);
             }
         };
-        for geom in recording.geoms.iter().filter(|g| g.body.0 != 0 && g.shape != Shape::Plane) {
-            let margin = geom.size.iter().copied().fold(0.0, f64::max);
-            if margin < 3.0 {
-                add(&recording.poses[0][geom.body.0], margin);
+        for recording in sides.iter().map(|side| &side.recording) {
+            for geom in recording.geoms.iter().filter(|g| g.body.0 != 0 && g.shape != Shape::Plane) {
+                let margin = geom.size.iter().copied().fold(0.0, f64::max);
+                if margin < 3.0 {
+                    add(&recording.poses[0][geom.body.0], margin);
+                }
             }
+            recording.poses.iter().for_each(|frame| add(&frame[recording.robot], 0.25));
         }
-        recording.poses.iter().for_each(|frame| add(&frame[recording.robot], 0.25));
         let reach = (high[0] - low[0]).max(high[1] - low[1]) / 2.0;
-        let follows = reach > 4.0;
+        let follows = !(0.0..4.0).contains(&reach);
         let centre = [(low[0] + high[0]) / 2.0, (low[1] + high[1]) / 2.0];
-        Self { played, centre, reach: if follows { 2.0 } else { reach }, follows }
+        Self { centre, reach: if follows { 2.0 } else { reach }, follows }
     }
+}
 
-    fn draw(&self, canvas: &mut Canvas, left: f32, frame: usize, steps: usize, colours: &Colours) {
+/// The scene of one policy.
+struct Scene<'a> {
+    played: &'a Played,
+    window: Window,
+}
+
+impl Scene<'_> {
+    /// Returns the pixels of one moment.
+    fn draw(&self, frame: usize, steps: usize, colours: &Colours) -> Vec<u8> {
+        let mut canvas = Canvas::new(SIDE, HEAD + SIDE + FOOT);
         let recording = &self.played.recording;
         let now = frame.min(recording.steps());
         let robot = recording.poses[now][recording.robot];
-        let centre = match (self.follows, recording.runs) {
-            (false, _) => self.centre,
-            (true, true) => [robot[0], self.centre[1]],
+        let Window { reach, .. } = self.window;
+        let centre = match (self.window.follows, recording.runs) {
+            (false, _) => self.window.centre,
+            (true, true) => [robot[0], self.window.centre[1]],
             (true, false) => [robot[0], robot[1]],
         };
-        let scale = f64::from(SIDE) / 2.0 / self.reach;
-        let middle = [f64::from(left + SIDE / 2.0), f64::from(HEAD + SIDE / 2.0)];
+        let scale = f64::from(SIDE) / 2.0 / reach;
+        let middle = [f64::from(SIDE / 2.0), f64::from(HEAD + SIDE / 2.0)];
         let to = |p: [f64; 2]| {
             ((middle[0] + (p[0] - centre[0]) * scale) as f32, (middle[1] - (p[1] - centre[1]) * scale) as f32)
         };
         let square = |x: f32, y: f32, w: f32, h: f32| [(x, y), (x + w, y), (x + w, y + h), (x, y + h)];
-        canvas.fill(&square(left, HEAD, SIDE, SIDE), colours.floor, 1.0);
-        let lines =
-            |at: f64| ((at - self.reach).floor() as i64..=(at + self.reach).ceil() as i64).map(|k| k as f64);
-        let far = 2.0 * self.reach;
+        canvas.fill(&square(0.0, HEAD, SIDE, SIDE), colours.floor, 1.0);
+        let lines = |at: f64| ((at - reach).floor() as i64..=(at + reach).ceil() as i64).map(|k| k as f64);
+        let far = 2.0 * reach;
         for x in lines(centre[0]) {
             canvas.line(&[to([x, centre[1] - far]), to([x, centre[1] + far])], colours.grid, 1.0, None);
         }
         if recording.runs {
             let ground = to([0.0, 0.0]).1;
-            canvas.fill(&square(left, ground, SIDE, SIDE), colours.grid, 1.0);
+            canvas.fill(&square(0.0, ground, SIDE, SIDE), colours.grid, 1.0);
         } else {
             for y in lines(centre[1]) {
                 canvas.line(&[to([centre[0] - far, y]), to([centre[0] + far, y])], colours.grid, 1.0, None);
@@ -251,11 +267,11 @@ impl<'a> Scene<'a> {
         // what lies on the floor, then the path, then what stands on it
         let flat = |geom: &&Geom| geom.rgba[3] < 0.9;
         let shown = || recording.geoms.iter().filter(|g| !matches!(g.shape, Shape::Plane | Shape::Other));
-        shown().filter(flat).for_each(|geom| self.geom(canvas, geom, now, &to, scale));
+        shown().filter(flat).for_each(|geom| self.geom(&mut canvas, geom, now, &to, scale));
         if !recording.runs {
-            path(canvas, recording, now, &to, colours);
+            path(&mut canvas, recording, now, &to, colours);
         }
-        shown().filter(|g| !flat(g)).for_each(|geom| self.geom(canvas, geom, now, &to, scale));
+        shown().filter(|g| !flat(g)).for_each(|geom| self.geom(&mut canvas, geom, now, &to, scale));
         let paid = now > 0 && recording.costs[now - 1] > 0.0;
         if paid {
             let at = if recording.runs { [robot[0], robot[2]] } else { [robot[0], robot[1]] };
@@ -263,28 +279,29 @@ impl<'a> Scene<'a> {
             canvas.line(&ring, colours.cost, 3.0, None);
         }
         // above and below the scene: these also cover what reaches out of it
-        canvas.fill(&square(left, 0.0, SIDE, HEAD), colours.paper, 1.0);
-        canvas.fill(&square(left, HEAD + SIDE, SIDE, FOOT), colours.paper, 1.0);
-        self.words(canvas, left, now, paid, colours);
-        self.time_line(canvas, left, now, steps, colours);
+        canvas.fill(&square(0.0, 0.0, SIDE, HEAD), colours.paper, 1.0);
+        canvas.fill(&square(0.0, HEAD + SIDE, SIDE, FOOT), colours.paper, 1.0);
+        self.words(&mut canvas, now, paid, colours);
+        self.time_line(&mut canvas, now, steps, colours);
+        canvas.to_pixels()
     }
 
-    fn words(&self, canvas: &mut Canvas, left: f32, now: usize, paid: bool, colours: &Colours) {
+    fn words(&self, canvas: &mut Canvas, now: usize, paid: bool, colours: &Colours) {
         let Played { algo, limit, recording, .. } = self.played;
         let (ret, cost): (f64, f64) =
             (recording.rewards[..now].iter().sum(), recording.costs[..now].iter().sum());
         let name = format!("{algo} · {}", recording.task);
-        canvas.text(&name, (left + 8.0, 20.0), 14.0, Anchor::Start, colours.ink);
-        canvas.text(&format!("return {ret:.1}"), (left + 8.0, 42.0), 14.0, Anchor::Start, colours.soft);
+        canvas.text(&name, (8.0, 20.0), 14.0, Anchor::Start, colours.ink);
+        canvas.text(&format!("return {ret:.1}"), (8.0, 42.0), 14.0, Anchor::Start, colours.soft);
         let colour = if paid || cost > *limit { colours.cost } else { colours.soft };
         let text = format!("cost {cost:.0} of {limit:.0}");
-        canvas.text(&text, (left + SIDE - 8.0, 42.0), 14.0, Anchor::End, colour);
+        canvas.text(&text, (SIDE - 8.0, 42.0), 14.0, Anchor::End, colour);
     }
 
-    fn time_line(&self, canvas: &mut Canvas, left: f32, now: usize, steps: usize, colours: &Colours) {
+    fn time_line(&self, canvas: &mut Canvas, now: usize, steps: usize, colours: &Colours) {
         let recording = &self.played.recording;
         let (top, bottom) = (HEAD + SIDE + 7.0, HEAD + SIDE + 15.0);
-        let x = |frame: f32| left + 8.0 + (SIDE - 16.0) * frame / steps.max(1) as f32;
+        let x = |frame: f32| 8.0 + (SIDE - 16.0) * frame / steps.max(1) as f32;
         let bar = |from: f32, to: f32| [(x(from), top), (x(to), top), (x(to), bottom), (x(from), bottom)];
         canvas.fill(&bar(0.0, steps as f32), colours.grid, 1.0);
         for (t, _) in recording.costs.iter().enumerate().filter(|(_, cost)| **cost > 0.0) {
@@ -340,7 +357,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The path of the robot up to now, and its rest faintly, in the colour of a cost where one was paid.
+/// The path of the robot up to now, in the colour of a cost where one was paid. Its older part is faint.
 fn path(
     canvas: &mut Canvas,
     recording: &Recording,
@@ -353,12 +370,15 @@ fn path(
         to([pose[0], pose[1]])
     };
     let mut from = 0;
+    let look = |step: usize| (recording.costs[step] > 0.0, step + RECENT >= now);
     while from < now {
-        let paid = |step: usize| recording.costs[step] > 0.0;
-        let end = (from..now).find(|&step| paid(step) != paid(from)).unwrap_or(now);
+        let end = (from..now).find(|&step| look(step) != look(from)).unwrap_or(now);
         let points: Vec<_> = (from..=end).map(at).collect();
-        let (colour, width) = if paid(from) { (colours.cost, 4.0) } else { (colours.path, 2.0) };
-        canvas.line(&points, colour, width, None);
+        match look(from) {
+            (true, _) => canvas.line(&points, colours.cost, 4.0, None),
+            (false, true) => canvas.line(&points, colours.path, 2.5, None),
+            (false, false) => canvas.faint_line(&points, colours.path, 1.5, 0.4),
+        }
         from = end;
     }
 }
