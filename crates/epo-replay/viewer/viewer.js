@@ -21,6 +21,7 @@
   class Recording {
     constructor(/** @type {any} */ packed) {
       Object.assign(this, packed);
+      /** @type {number} */ this.robot = packed.robot;
       const p = new Uint16Array(bytes(packed.positions).buffer);
       const q = new Int16Array(bytes(packed.turns).buffer);
       this.frames = packed.steps + 1;
@@ -71,7 +72,7 @@
   let frame = 0; // may be between two frames while playing
   let playing = false;
   let speed = 1;
-  let camera = sides[0].runs ? "follow" : "orbit";
+  let camera = "orbit";
   let showLidar = true;
   let showHeat = false;
   const length = () => Math.max(...sides.map((/** @type {any} */ s) => s.steps));
@@ -86,6 +87,7 @@
     path: dark.matches ? "#7fb2ff" : "#2f6fd0", cost: css("--cost"),
   });
 
+  const WIDEST = 9; // metres; a wider scene is shown around the robot
   /** The bounding box of everything that is not a floor, over all frames: [x0, y0, x1, y1, height]. */
   function bounds(/** @type {any} */ side) {
     const box = [Infinity, Infinity, -Infinity, -Infinity, 0.3];
@@ -97,10 +99,11 @@
       if (geom.shape === "plane" || geom.shape === "other") continue;
       const [x, y, z] = side.pose(0, geom.body);
       const r = Math.max(...geom.size);
-      if (r < 5) add(x + (geom.body ? 0 : geom.pos[0]), y + (geom.body ? 0 : geom.pos[1]), Math.min(r, 2));
+      const wall = geom.shape === "box" && r > 1; // its length does not count
+      if (r < 5) add(x + (geom.body ? 0 : geom.pos[0]), y + (geom.body ? 0 : geom.pos[1]), wall ? 0.3 : Math.min(r, 2));
       box[4] = Math.max(box[4], z + geom.pos[2] + 0.2);
     }
-    for (let f = 0; f < side.frames; f += 5) add(...side.robotAt(f).slice(0, 2), 0.3);
+    for (let f = 0; f < side.frames; f += 5) add(side.robotAt(f)[0], side.robotAt(f)[1], 0.3);
     return box;
   }
 
@@ -332,8 +335,8 @@
         this.camera.position.set(x + d * way[0], y + d * way[1], this.controls.target.z + d * way[2]);
       } else {
         const centre = side.runs ? [x, y] : [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
-        const size = Math.min(Math.max(box[2] - box[0], box[3] - box[1]), 9) * wide;
-        if (size === 9 * wide) { centre[0] = x; centre[1] = y; }
+        const size = Math.min(Math.max(box[2] - box[0], box[3] - box[1]), WIDEST) * wide;
+        if (size === WIDEST * wide) { centre[0] = x; centre[1] = y; }
         this.controls.target.set(centre[0], centre[1], 0);
         if (camera === "top") this.camera.position.set(centre[0], centre[1] - 0.001, 1.35 * size);
         else this.camera.position.set(centre[0], centre[1] - 0.95 * size, 0.8 * size);
@@ -399,7 +402,7 @@
         const part = sides.length === 1 ? [0, 0, w, h] : beside ? [(i * w) / 2, 0, w / 2, h] : [0, (i * h) / 2, w, h / 2];
         pen.setTransform(ratio, 0, 0, ratio, 0, 0);
         pen.save();
-        pen.beginPath(); pen.rect(...part); pen.clip();
+        pen.beginPath(); pen.rect(part[0], part[1], part[2], part[3]); pen.clip();
         this.side(pen, side, part);
         pen.restore();
       });
@@ -408,7 +411,7 @@
       const c = colours(), f = frameOf(side), upright = side.runs;
       const [rx, ry] = side.robotAt(f), box = bounds(side);
       const whole = Math.max(box[2] - box[0], box[3] - box[1]);
-      const follow = upright || camera === "follow" || whole > 9;
+      const follow = upright || camera === "follow" || whole > WIDEST;
       const extent = upright ? 3.2 : follow ? 3 : whole;
       const scale = Math.min(w, h) / extent;
       const centre = upright ? [rx, 0.9] : follow ? [rx, ry] : [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
@@ -570,7 +573,7 @@
       const last = at === all.length - 1;
       const padded = lines.map((line) => x.map((f) => (f < line.values.length ? line.values[f] : null)));
       const plot = new uPlot({
-        width: parent.clientWidth, height: last ? 98 : 74, padding: [8, 14, last ? null : 6, 0], legend: { show: false },
+        width: parent.clientWidth, height: last ? 98 : 74, padding: [8, 22, last ? null : 6, 0], legend: { show: false },
         cursor: { drag: { x: false, y: false }, sync: { key: "epo" }, points: { show: false }, y: false },
         scales: {
           x: { time: false, range: [0, length()] },
@@ -733,7 +736,7 @@
   }
   function showMap() {
     if (!data.map) return;
-    const { episodes: n, size, cell, cost } = data.map;
+    const { episodes: n, origin, size, cell, cost } = data.map;
     element("map").hidden = false;
     const canvas = element("mapcanvas"), small = drawMap();
     const zoom = Math.max(1, Math.min(12, Math.floor(420 / Math.max(...size))));
@@ -742,11 +745,13 @@
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, 0, 0, canvas.width, canvas.height);
     const total = cost.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
-    element("maptext").textContent = `Cost over ${n} evaluation episodes of ${sides[0].about.algo}: ${round(total)} in all, ${round(total / n)} per episode. A cell is ${round(cell)} m wide; x points right, y up. Layouts differ from episode to episode. The button “Cost map” lays the map on the floor.`;
+    element("maptext").textContent = `Cost over ${n} evaluation episodes of ${sides[0].about.algo}: ${round(total)} in all, ${round(total / n)} per episode. x from ${round(origin[0])} to ${round(origin[0] + size[0] * cell)} m to the right, y from ${round(origin[1])} to ${round(origin[1] + size[1] * cell)} m upwards; a cell is ${round(cell)} m wide. Layouts differ from episode to episode. The button “Cost map” lays the map on the floor.`;
   }
 
   const wish = new URLSearchParams(location.hash.slice(1)); // #frame=120 begins there, #2d draws without WebGL
   let webgl = !wish.has("2d");
+  const whole = bounds(sides[0]);
+  if (sides[0].runs || Math.max(whole[2] - whole[0], whole[3] - whole[1]) > WIDEST) camera = "follow";
   /** @type {any} */ let view;
   try {
     if (!webgl) throw new Error("asked for");
