@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use epo_core::{Env, Purpose, Stream, episode_seed};
-use epo_lab::config::ResolvedRun;
+use epo_lab::config::{ConfigError, ResolvedRun};
 use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate};
 use epo_lab::snapshot::Snapshot;
 use epo_lab::train::Trainer;
@@ -161,10 +161,11 @@ pub fn replay(request: &Request, watch: &Watch) -> Result<Replay, LabError> {
         request.against.as_deref().map(|dir| Side::open(dir, None, Some(first.physics))).transpose()?;
     if let Some(other) = second.as_ref().filter(|other| other.run.run.task != first.run.run.task) {
         let why = format!(
-            "this run is of {}, the other one of {}; two policies are compared on the same task",
+            "it is a run on {}, the first one is on {}; two policies are compared on the same task",
             other.run.run.task, first.run.run.task
         );
-        return Err(LabError::Run { why, path: other.dir.clone() });
+        let got = printable(&other.dir.display().to_string()).into_owned();
+        return Err(ConfigError::Value { key: "RUN2".to_owned(), got, why }.into());
     }
     let mut notes = Vec::new();
     for side in std::iter::once(&first).chain(&second) {
@@ -295,8 +296,8 @@ impl Side {
     ) -> Result<Played, LabError> {
         let episodes = training_episodes(&self.dir, &self.run)?;
         let Some(episode) = row.checked_sub(1).and_then(|i| episodes.get(i)).copied() else {
-            let why = format!("episodes.csv has no row {row}; it has {} rows", episodes.len());
-            return Err(LabError::Run { why, path: self.dir.clone() });
+            let why = format!("episodes.csv has the rows 1 to {}", episodes.len());
+            return Err(ConfigError::Value { key: "--training".to_owned(), got: row.to_string(), why }.into());
         };
         let TrainingEpisode { env, number, step, .. } = episode;
         let which = format!(

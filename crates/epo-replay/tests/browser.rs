@@ -52,8 +52,8 @@ fn chromium() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts the browser. `None`, with a message, if there is none.
-    fn start() -> Option<Self> {
+    /// Starts the browser with more flags. `None`, with a message, if there is none.
+    fn start(flags: &[&str]) -> Option<Self> {
         let Some(program) = chromium() else {
             eprintln!(
                 "SKIPPED: no Chromium, so the page of a replay is not tested (Debian: apt-get install chromium)"
@@ -71,6 +71,7 @@ impl Browser {
             ])
             .args(["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"])
             .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+            .args(flags)
             .arg("about:blank")
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
@@ -176,7 +177,7 @@ fn starts(costs: &[f64]) -> Vec<usize> {
 
 #[test]
 fn the_page_works_in_a_browser() {
-    let Some(mut browser) = Browser::start() else { return };
+    let Some(mut browser) = Browser::start(&[]) else { return };
     let request = Request {
         choice: Choice::Worst(2),
         episodes: 8,
@@ -252,26 +253,29 @@ fn the_page_works_in_a_browser() {
     );
     browser.evaluate("epoReplay.choose(0); epoReplay.jump(1); epoReplay.draw()");
     browser.screenshot("goal-light");
+}
 
-    // a browser without WebGL
-    browser.open(&shown, "#2d", [700, 500], false);
+#[test]
+fn a_browser_without_webgl_shows_two_dimensions_and_says_so() {
+    let Some(mut browser) = Browser::start(&["--disable-3d-apis"]) else { return };
+    let shown =
+        replay(&Request { choice: Choice::Seed(5), mode: ActionMode::Sampled, ..Request::new(old_run()) });
+    browser.open(&shown, "", [700, 500], false);
     assert_eq!(browser.evaluate("epoReplay.webgl"), json!(false));
+    let word = browser.evaluate("document.getElementById('word').textContent");
     assert!(
-        browser
-            .evaluate("document.getElementById('word').textContent")
-            .as_str()
-            .unwrap()
-            .contains("no WebGL")
+        word.as_str().unwrap().contains("no WebGL") && word.as_str().unwrap().contains("from above"),
+        "{word}"
     );
     let (first, colours) = browser.pixels(0);
     assert!(colours > 20, "{colours} colours");
-    assert_ne!(first, browser.pixels(steps / 2).0);
+    assert_ne!(first, browser.pixels(500).0);
     browser.screenshot("goal-2d");
 }
 
 #[test]
 fn themes_widths_walkers_pairs_and_hostile_names() {
-    let Some(mut browser) = Browser::start() else { return };
+    let Some(mut browser) = Browser::start(&[]) else { return };
     let dir = tempfile::tempdir().unwrap();
     let evil = dir.path().join("<img src=x onerror=alert(1)>");
     run(&evil, "SafetyHopperVelocity-v1", &["train.envs=1", "run.seed=1"], false);

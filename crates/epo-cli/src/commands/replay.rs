@@ -1,10 +1,11 @@
 //! `epo replay`
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use epo_lab::evaluate::{ActionMode, Watch};
-use epo_lab::{runs, stop};
+use epo_lab::stop;
 use epo_replay::{Choice, Request, Theme, replay};
 use epo_tasks::Physics;
 
@@ -18,13 +19,14 @@ use crate::progress::with_bar;
     after_help = "Without --episode, --worst, --best and --training, the first evaluation episode is played.\n\
     \n\
     --episode, --worst and --best play the policy of a checkpoint. --training repeats an episode of training: with the \
-    very actions of training if a checkpoint of the epoch is there (the episodes of the last epochs) or with --retrain, \
+    very actions of training if a checkpoint of the epoch is there (by default the episodes of the last epoch) or with --retrain, \
     otherwise with the policy of the checkpoint on the same seed. The page says which."
 )]
 pub(crate) struct Args {
     /// Run folder
     run: PathBuf,
     /// Run folder of a second policy, which plays the same seeds and is shown beside the first
+    #[arg(value_name = "RUN2")]
     against: Option<PathBuf>,
     /// Play the episode with this seed
     #[arg(long, value_name = "SEED", group = "choice")]
@@ -141,8 +143,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
+/// Writes to a temporary file in the same folder and renames it, so `path` never holds an incomplete file.
 fn save(path: &Path, data: &[u8], files: &mut Vec<(PathBuf, usize)>) -> anyhow::Result<()> {
-    runs::write_whole(path, data)?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+    let written = fs::write(&partial, data).and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial); // the error of writing is reported, not this one
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     files.push((path.to_owned(), data.len()));
     Ok(())
 }
