@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
-use epo_report::stats::student_t_975;
+use epo_report::stats::student_t;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
@@ -223,7 +223,7 @@ impl Spread {
         let mean = values.clone().sum::<f64>() / n;
         let squares = values.map(|x| (x - mean) * (x - mean)).sum::<f64>();
         let std = if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
-        let half = if n > 1.0 { student_t_975(n - 1.0) * std / n.sqrt() } else { 0.0 };
+        let half = if n > 1.0 { student_t(0.95, n - 1.0) * std / n.sqrt() } else { 0.0 };
         Self { mean, std, ci95: [mean - half, mean + half] }
     }
 }
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_students() {
+    fn the_interval_is_that_of_students_t() {
         // 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, so ± 4.3027/√3 = 2.4842
         let spread = Spread::of([1.0, 2.0, 3.0].into_iter());
         assert_eq!((spread.mean, spread.std), (2.0, 1.0));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_within_the_limit_counts_equality() {
+    fn a_cost_equal_to_the_limit_is_within_it() {
         let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
         let cost = CostSpread::of(&[episode(0.0), episode(25.0), episode(25.5), episode(9.0)], 25.0);
         assert_eq!((cost.p_feasible, cost.median), (0.75, 17.0));

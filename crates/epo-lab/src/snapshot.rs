@@ -60,8 +60,8 @@ impl Snapshot {
 
     fn restore(loaded: Loaded, run: &ResolvedRun, spec: &EnvSpec) -> Result<Self, String> {
         let (state, tensors) = from_files(&loaded.files)?;
-        let (hidden, streams, seed) = (&run.train.hidden, run.algo.streams(), run.run.seed);
-        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, streams, seed);
+        let (hidden, critics, seed) = (&run.train.hidden, run.algo.cost_critics(), run.run.seed);
+        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, critics, seed);
         let mut algorithm = run.build().map_err(|e| e.to_string())?;
         let mut normalizer = Normalizer::new(spec.obs_len);
         let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };

@@ -1,6 +1,6 @@
 //! Plays one episode and keeps everything that a viewer shows.
 
-use epo_algos::{Agent, CostStream};
+use epo_algos::{Agent, CostCritic};
 use epo_core::{Env, EnvError, Outcome, Stream};
 use epo_lab::collect::ActionMap;
 use epo_lab::evaluate::ActionMode;
@@ -216,12 +216,12 @@ fn series(name: &str) -> Series {
 
 /// The outputs of the critics for normalised observations, one after the other.
 fn values(agent: &Agent, inputs: &[f32]) -> Vec<Series> {
-    let far = agent.streams.contains(&CostStream::Root);
-    let cost = agent.critics_c.iter().zip(&agent.streams).map(|(critic, stream)| match stream {
-        CostStream::Value if far => ("V_N", critic),
-        CostStream::Value => ("V_C", critic),
-        CostStream::Root => ("√V_F", critic),
-        CostStream::Variance => ("variance", critic),
+    let far = agent.cost_kinds.contains(&CostCritic::Root);
+    let cost = agent.critics_c.iter().zip(&agent.cost_kinds).map(|(critic, kind)| match kind {
+        CostCritic::Value if far => ("V_N", critic),
+        CostCritic::Value => ("V_C", critic),
+        CostCritic::Root => ("√V_F", critic),
+        CostCritic::Variance => ("variance", critic),
     });
     let all = [("V", &agent.critic_r)].into_iter().chain(cost);
     all.map(|(name, critic)| {
