@@ -6,6 +6,7 @@
 //! | crate | what it has for you |
 //! |---|---|
 //! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
+//! | [`epo_replay`] | replays of episodes as HTML pages and animated pictures |
 //! | [`epo_lab`] | runs: [`Trainer`](epo_lab::train::Trainer), configuration, evaluation, checkpoints, sweeps |
 //! | [`epo_theory`] | small problems with exact optima, and the paper's theorems as checks |
 //! | [`epo_dash`] | a web page that shows runs while they train |
@@ -73,6 +74,8 @@ enum Command {
     Bench(commands::bench::Args),
     /// Write one episode of a random policy to a file that a viewer can show
     Rollout(commands::rollout::Args),
+    /// Play episodes of a run and write them as an HTML page that shows where costs were paid
+    Replay(Box<commands::replay::Args>),
     /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
     /// Show runs in the browser while they train
@@ -111,6 +114,7 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Parity(args) => commands::parity::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
+        Command::Replay(args) => commands::replay::run(*args),
         Command::Report(args) => commands::report::run(args),
         Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(args),

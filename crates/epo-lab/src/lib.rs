@@ -21,6 +21,7 @@ pub mod record;
 pub mod reference;
 pub mod repro;
 pub mod runs;
+pub mod snapshot;
 mod state;
 pub mod stop;
 pub mod sweep;

@@ -9,6 +9,7 @@ mod bench_update;
 pub(crate) mod dash;
 pub(crate) mod eval;
 pub(crate) mod parity;
+pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod rollout;
