@@ -5,7 +5,7 @@
 //! ids when a task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
 //! The library is opened when the first model is compiled. It is looked for in the folder that the environment variable
-//! `MUJOCO_LIB_DIR` names, in the folder of the program and in `lib` beside that folder, where the build put it, and where
+//! `MUJOCO_LIB_DIR` names, in that of [`set_library_dir`], in the folder of the program and in `lib` beside that folder, where the build put it, and where
 //! the system's loader looks.
 //!
 //! ```
@@ -21,6 +21,7 @@
 mod library;
 mod raw;
 
+pub use library::set_library_dir;
 use raw::Raw;
 
 /// Why a model could not be built.
