@@ -201,6 +201,16 @@ pub fn load_policy(
     run: &ResolvedRun,
     spec: &EnvSpec,
 ) -> Result<(Policy, Normalizer, Loaded), LabError> {
+    let (agent, normalizer, _, loaded) = load_agent(dir, run, spec)?;
+    Ok((agent.policy, normalizer, loaded))
+}
+
+/// Networks, normaliser and state of the algorithm of the newest intact checkpoint of a run folder, and that checkpoint.
+pub(crate) fn load_agent(
+    dir: &Path,
+    run: &ResolvedRun,
+    spec: &EnvSpec,
+) -> Result<(Agent, Normalizer, serde_json::Value, Loaded), LabError> {
     let root = dir.join("checkpoint");
     let loaded = checkpoint::load(&root, fits)?;
     let read = || {
@@ -211,10 +221,10 @@ pub fn load_policy(
         let mut normalizer = Normalizer::new(spec.obs_len);
         let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };
         learner.restore(&state, &tensors)?;
-        Ok((agent.policy, normalizer))
+        Ok((agent, normalizer, algorithm.state()))
     };
-    let (policy, normalizer) = read().map_err(|why: String| LabError::run(&root, why))?;
-    Ok((policy, normalizer, loaded))
+    let (agent, normalizer, state) = read().map_err(|why: String| LabError::run(&root, why))?;
+    Ok((agent, normalizer, state, loaded))
 }
 
 /// Mean, standard deviation (with n − 1) and 95 % confidence interval of the mean (Student's t).

@@ -122,6 +122,12 @@ impl World {
         &self.stage.sim
     }
 
+    /// The model with loose bodies where the last reset put them, and fixed ones where they are now.
+    pub(crate) fn mjcf(&self) -> String {
+        let task = self.stage.task;
+        mjcf::mjcf(task.robot, &task.scene, &self.stage.model_poses())
+    }
+
     /// Whether bodies at rest sleep.
     pub(crate) fn sleeps(&self) -> bool {
         self.stage.sleeps
