@@ -7,6 +7,8 @@ mod bench_physics;
 mod bench_train;
 mod bench_update;
 pub(crate) mod eval;
+pub(crate) mod export;
+pub(crate) mod model;
 pub(crate) mod parity;
 pub(crate) mod report;
 pub(crate) mod repro;
