@@ -29,7 +29,8 @@ client() {
 }
 
 here=crates/epo-py/tests/clients
-client sb3 "${PYTHON:-python3}" "stable-baselines3 gymnasium" "$here/test_sb3.py $here/test_single_file.py"
+extras="gymnasium pandas matplotlib pillow mujoco==3.17.0 nbformat nbclient ipykernel"
+client sb3 "${PYTHON:-python3}" "stable-baselines3 $extras" "$here/test_sb3.py $here/test_single_file.py $here/test_notebook.py"
 
 ten=$(command -v python3.10 || ls "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10 2>/dev/null | tail -1 || true)
 if [ -n "$ten" ]; then

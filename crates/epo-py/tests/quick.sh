@@ -25,7 +25,6 @@ level=$(sed -n '/^\[profile.test\]/,/^$/s/^opt-level = //p' Cargo.toml)
 CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/maturin" build --quiet --profile dev --compatibility linux \
     --interpreter "$venv/bin/python" --out "$wheels"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/epo-*.whl
-# without a screen the pictures are drawn by EGL or OSMesa, whichever works
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider crates/epo-py/tests/test_*.py "$@"
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider --doctest-modules --pyargs epo \
     --ignore-glob='*sb3.py' --ignore-glob='*omnisafe.py'
