@@ -17,6 +17,7 @@ import epo.gym
 def main(task="SafetyPointGoal1-v0", steps=1_000_000, limit=25.0, envs=8, horizon=500, seed=0, passes=10):
     """Trains and returns one row per update: steps, mean return, mean cost and multiplier of the finished episodes."""
     torch.manual_seed(seed)
+    torch.set_num_threads(1)  # the networks are small
     env = gymnasium.make_vec(
         f"epo:{epo.gym.gymnasium_id(task)}",
         num_envs=envs,

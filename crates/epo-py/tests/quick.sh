@@ -26,5 +26,3 @@ CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/maturin" build --quiet --profile d
     --interpreter "$venv/bin/python" --out "$wheels"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/epo-*.whl
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider crates/epo-py/tests/test_*.py "$@"
-"$venv/bin/python" -m pytest --quiet -p no:cacheprovider --doctest-modules --pyargs epo \
-    --ignore-glob='*sb3.py' --ignore-glob='*omnisafe.py'

@@ -1,5 +1,7 @@
 """Claim: the Python code of the pages runs, in the order in which it stands, with a short training."""
 
+import doctest
+import importlib
 import re
 
 import pytest
@@ -57,3 +59,9 @@ def test_the_mujoco_example_runs(tmp_path):
     assert epo.check_env(names["Cart"], max_steps=200) == []
     run = epo.train(names["Cart"], max_steps=200, runs=tmp_path, workers=0, check=False, **SMALL)
     assert run.finished
+
+
+@pytest.mark.parametrize("name", ["epo", "epo._env", "epo.gym"])
+def test_the_examples_of_the_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0 and result.failed == 0
