@@ -69,7 +69,7 @@ class Renderer:
         width, height = self.size
         self.model.vis.global_.offwidth = max(width, self.model.vis.global_.offwidth)
         self.model.vis.global_.offheight = max(height, self.model.vis.global_.offheight)
-        self.model.vis.headlight.ambient[:], self.model.vis.headlight.diffuse[:] = 0.4, 0.6  # the models have no lamps
+        self.model.vis.headlight.ambient[:], self.model.vis.headlight.diffuse[:] = 0.2, 0.5  # the models have no lamps
         self.data = mujoco.MjData(self.model)
         parents, joints = self.model.body_parentid, self.model.body_jntnum
         mocap = self.model.body_mocapid
