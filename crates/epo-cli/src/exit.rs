@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_run_decides_its_code() {
+    fn every_error_has_its_exit_code() {
         let failure =
             |cause| LabError::from(EnvFailure { task: "T".into(), env: 1, seed: 2, step: 3, cause });
         let nan = EnvError::NotFinite { what: "the reward".into(), value: f64::NAN };

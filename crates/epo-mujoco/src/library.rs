@@ -34,9 +34,9 @@ pub(crate) fn open() -> Result<(), Error> {
     OPENED.get_or_init(|| try_each(&candidates())).clone().map_err(Error::Library)
 }
 
-/// Where the library may be, the most specific place first: the folder that `MUJOCO_LIB_DIR` names, the folder of
-/// [`set_library_dir`], the folder of the program and `lib` beside it, the folder that the build used, and the places
-/// that the system's loader knows.
+/// Returns the places where the library may be, the most specific first. They are the folder that `MUJOCO_LIB_DIR`
+/// names, the folder of [`set_library_dir`], the folder of the program, `lib` beside it, the folder of the build, and
+/// the places of the system's loader.
 fn candidates() -> Vec<PathBuf> {
     let variable = env::var_os("MUJOCO_LIB_DIR").map(PathBuf::from);
     let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -64,8 +64,8 @@ fn open_at(path: &Path) -> Result<(), String> {
         return Err("no such file".into());
     }
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: the path ends with a zero. `OnceLock` lets one thread in, and nothing else of this crate calls the library
-    // before this has succeeded: every simulation is made by compiling a model, which comes here first.
+    // SAFETY: the path ends with a zero. `OnceLock` lets one thread in. Nothing else of this crate calls the library
+    // before this has succeeded: a simulation begins with the compilation of a model, which calls this function first.
     let reason = unsafe { epo_open(path.as_ptr()) };
     if reason.is_null() {
         return Ok(());

@@ -29,7 +29,7 @@ use std::path::{Component, Path, PathBuf};
 
 pub use evaluation::{Evaluation, Policy};
 pub use files::printable;
-pub use groups::{Achieved, Band, Group};
+pub use groups::{Band, Group, RunResults};
 
 use figures::Figures;
 use history::{Note, read_runs};

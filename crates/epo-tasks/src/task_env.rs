@@ -1,5 +1,5 @@
-//! One environment of a task that MuJoCo simulates. It adds to a navigation or velocity world the time limit, the checks
-//! of what a caller passes, and the end of an episode whose simulation diverged.
+//! One environment of a task that MuJoCo simulates. It adds three things to a navigation or velocity world: the time
+//! limit, the checks of arguments, and the end of an episode whose simulation diverged.
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
@@ -12,7 +12,7 @@ const DIVERGED_REWARD: f64 = -10.0;
 
 /// The result of one step of a world. [`TaskEnv`] adds the time limit and the checks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct StepResult {
     pub(crate) reward: f64,
     pub(crate) cost: f64,
     /// Whether the episode has reached a true end. The time limit is not part of it.
@@ -20,10 +20,11 @@ pub(crate) struct Moved {
     pub(crate) goal_met: bool,
 }
 
+/// The simulation behind a task.
 #[derive(Debug)]
 enum World {
-    Navigation(Box<navigation::World>),
-    Velocity(velocity::World),
+    Navigation(Box<navigation::NavigationWorld>),
+    Velocity(velocity::VelocityWorld),
 }
 
 /// An environment of a task that MuJoCo simulates. [`make`](crate::make) makes one.
@@ -46,10 +47,10 @@ impl TaskEnv {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
         let world = match &info.source {
             Source::Navigation(task) => {
-                World::Navigation(Box::new(navigation::World::new(task, physics).map_err(mujoco)?))
+                World::Navigation(Box::new(navigation::NavigationWorld::new(task, physics).map_err(mujoco)?))
             }
             // the only body that moves is the walker, which never sleeps
-            Source::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            Source::Velocity(task) => World::Velocity(velocity::VelocityWorld::new(task).map_err(mujoco)?),
             Source::Own(_) => return Err(TaskError::NotSimulated { id: info.id.clone() }),
         };
         let (action, mut cost_terms) = match &world {
@@ -260,17 +261,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_passes_is_checked() {
+    fn actions_seeds_and_buffers_are_checked() {
         let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
         assert_eq!(env.step(&[0.0], &mut obs), Err(EnvError::ActionLength { got: 1, want: 2 }));
         let nan = env.step(&[0.0, f64::NAN], &mut obs);
         assert!(matches!(nan, Err(EnvError::ActionNotFinite { index: 1, .. })), "{nan:?}");
-        assert!(env.step(&[0.0, 7.0], &mut obs).is_ok(), "a bad action is refused and the episode goes on");
+        assert!(env.step(&[0.0, 7.0], &mut obs).is_ok(), "the episode must continue after a refused action");
         assert_eq!(env.reset(1 << 32, &mut obs), Err(EnvError::SeedTooLarge { seed: 1 << 32 }));
         assert_eq!(
             env.step(&[0.0; 2], &mut obs),
             Err(EnvError::NeedsReset),
-            "a failed reset begins no episode"
+            "a failed reset must not start an episode"
         );
     }
 
@@ -322,7 +323,7 @@ mod tests {
             for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
                 let (mut env, mut obs) = begun_with(id, physics);
                 for _ in 0..5 {
-                    env.step(&[0.0; 2], &mut obs).unwrap(); // by now bodies sleep
+                    env.step(&[0.0; 2], &mut obs).unwrap(); // after these steps bodies sleep
                 }
                 let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };
                 world.sim_mut().qvel_mut()[0] = value;
@@ -336,7 +337,7 @@ mod tests {
                 assert_eq!(env.cost_terms()[exception], 1.0);
                 assert!(obs.iter().all(|o| o.is_finite()), "{id}, {what}: {obs:?}");
                 assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
-                // and the next episode is as if nothing had been
+                // The next episode must not depend on the diverged one.
                 let (mut fresh, mut want) = begun_with(id, physics);
                 env.reset(1, &mut obs).unwrap();
                 assert_eq!(env.step(&[0.5; 2], &mut obs), fresh.step(&[0.5; 2], &mut want));

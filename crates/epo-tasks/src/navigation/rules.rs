@@ -10,7 +10,7 @@ use super::stage::Stage;
 /// reset   new_goal, begin, observation
 /// step    physics, reward, cost of the objects, end_step, goal_met; if it is: new_goal; observation
 /// ```
-/// Rules must forget the last episode when the next one starts, and must draw random numbers from the stage only.
+/// Rules must not keep state from one episode to the next, and must draw random numbers from the stage only.
 /// They are called in every step, so they must not allocate.
 pub trait Rules: std::fmt::Debug + Send {
     /// Chooses the next goal: at the start of an episode and whenever a goal was met. Returns `false` if there is no

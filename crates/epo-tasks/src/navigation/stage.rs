@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 use epo_mujoco::{BodyId, Error, GeomId, Sim};
 
 use super::NavigationTask;
-use super::layout::{Crowded, Layout, Spot, distance};
+use super::layout::{Layout, LayoutError, Spot, distance};
 use super::mjcf::mjcf;
 use super::objects::{Carrier, Motion, Pose};
 use super::scene::GroupId;
@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// Draws a layout from a freshly seeded generator and places everything there, at rest.
-    pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
+    pub(crate) fn reset(&mut self, seed: u32) -> Result<(), LayoutError> {
         self.sim.set_sleep(false); // fixed bodies can only be placed while sleep is off
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;

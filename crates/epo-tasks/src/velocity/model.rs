@@ -155,8 +155,8 @@ pub(super) struct Skin {
     /// Two geoms collide if `touches` of one shares a bit with `touched_by` of the other.
     pub(super) touches: u8,
     pub(super) touched_by: u8,
-    /// Half of the published margin. MuJoCo 3 adds the margins of the two geoms of a contact, while 2.3.3 took the larger
-    /// one; all geoms of a walker have the same margin.
+    /// Half of the published margin. MuJoCo 3 adds the margins of the two geoms of a contact, while 2.3.3 took the
+    /// larger one. All geoms of a walker have the same margin.
     pub(super) margin: f64,
     /// (solref, solimp) of contacts; `None` takes MuJoCo's default.
     pub(super) contact: Option<([f64; 2], [f64; 3])>,
