@@ -1,7 +1,5 @@
 //! Exit codes, the same for every command.
 
-use std::process::ExitCode;
-
 use epo_lab::LabError;
 use epo_lab::config::ConfigError;
 use epo_tasks::TaskError;
@@ -26,12 +24,6 @@ pub(crate) enum Code {
     Io = 74,
     /// The command was interrupted, or the run is in use by another process. It can be resumed.
     Interrupted = 75,
-}
-
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
-        Self::from(code as u8)
-    }
 }
 
 impl Code {

@@ -16,6 +16,7 @@ mod layers;
 mod lifecycle;
 pub mod lock;
 pub mod memory;
+pub mod onnx;
 pub mod physics;
 pub mod record;
 pub mod reference;
@@ -27,5 +28,6 @@ pub mod stop;
 pub mod sweep;
 pub mod tensorboard;
 pub mod train;
+pub mod trained;
 
 pub use error::LabError;

@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub agent: Agent,
     /// Normaliser of the observations.
     pub normalizer: Normalizer,
+    /// State of the algorithm: its multipliers and penalty factors.
+    pub algorithm: serde_json::Value,
     /// Number of environment steps of the run up to the checkpoint.
     pub steps: u64,
     /// The running episode of each environment.
@@ -71,6 +73,6 @@ impl Snapshot {
             Ok(RunningEpisode { number: env.episode, actions: tensors.replay(i)?.to_vec(), stream })
         });
         let running = running.collect::<Result<_, String>>()?;
-        Ok(Self { agent, normalizer, steps: state.steps, running, loaded })
+        Ok(Self { agent, normalizer, algorithm: algorithm.state(), steps: state.steps, running, loaded })
     }
 }

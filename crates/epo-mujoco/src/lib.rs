@@ -5,8 +5,8 @@
 //! ids when a task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
 //! The library is opened when the first model is compiled. It is searched in this order: the folder that the
-//! environment variable `MUJOCO_LIB_DIR` names, the folder of the program, `lib` beside that folder, the folder of the
-//! build, the places of the system's loader.
+//! environment variable `MUJOCO_LIB_DIR` names, the folder of [`set_library_dir`], the folder of the program, `lib`
+//! beside that folder, the folder of the build, the places of the system's loader.
 //!
 //! ```
 //! let xml = "<mujoco><worldbody><body name='ball' pos='0 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>";
@@ -21,6 +21,7 @@
 mod library;
 mod raw;
 
+pub use library::set_library_dir;
 use raw::Raw;
 
 /// Why a model could not be built.

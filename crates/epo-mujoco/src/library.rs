@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::Error;
 
@@ -17,6 +17,17 @@ unsafe extern "C" {
     fn epo_open(path: *const c_char) -> *const c_char;
 }
 
+/// Folder that a program has named with [`set_library_dir`].
+static NAMED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Sets a folder in which the library is looked for, after `MUJOCO_LIB_DIR` and before the folder of the program.
+///
+/// It is for a shared object that brings the library along, such as a Python module: the program is then the Python
+/// interpreter. Call it before the first model is compiled; later calls have no effect.
+pub fn set_library_dir(dir: impl Into<PathBuf>) {
+    *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir.into());
+}
+
 /// Opens the library. All later calls return what the first one did.
 pub(crate) fn open() -> Result<(), Error> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
@@ -24,12 +35,14 @@ pub(crate) fn open() -> Result<(), Error> {
 }
 
 /// Returns the places where the library may be, the most specific first. They are the folder that `MUJOCO_LIB_DIR`
-/// names, the folder of the program, `lib` beside it, the folder of the build, and the places of the system's loader.
+/// names, the folder of [`set_library_dir`], the folder of the program, `lib` beside it, the folder of the build, and
+/// the places of the system's loader.
 fn candidates() -> Vec<PathBuf> {
-    let named = env::var_os("MUJOCO_LIB_DIR").map(PathBuf::from);
+    let variable = env::var_os("MUJOCO_LIB_DIR").map(PathBuf::from);
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let program = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let beside = program.iter().flat_map(|dir| [dir.clone(), dir.join("../lib")]);
-    let folders = named.into_iter().chain(beside).chain([PathBuf::from(BUILT_WITH)]);
+    let folders = variable.into_iter().chain(named).chain(beside).chain([PathBuf::from(BUILT_WITH)]);
     folders.map(|dir| dir.join(NAME)).chain([PathBuf::from(NAME)]).collect()
 }
 
@@ -76,6 +89,16 @@ mod tests {
         assert!(error.contains("no such file"), "{error}");
         let line = error.lines().find(|line| line.contains(broken.to_str().unwrap())).unwrap();
         assert!(line.contains("invalid ELF header") || line.contains("file too short"), "{line}");
+    }
+
+    /// Kills: a folder that is named and not looked into, or looked into after the folder of the build.
+    #[test]
+    fn a_folder_that_the_program_names_comes_before_the_folder_of_the_build() {
+        set_library_dir("/named/by/the/program");
+        let all = candidates();
+        let at = |path: &Path| all.iter().position(|p| p == path);
+        let named = at(&Path::new("/named/by/the/program").join(NAME)).unwrap();
+        assert!(named < at(&Path::new(BUILT_WITH).join(NAME)).unwrap(), "{all:?}");
     }
 
     #[test]

@@ -144,6 +144,12 @@ impl Normalizer {
         &self.moments
     }
 
+    /// Mean and factor per dimension, and the largest magnitude: `x̂ = clip((x − mean) · factor, ±bound)`. `None` if the
+    /// normaliser is the identity.
+    pub fn transform(&self) -> Option<(&[f64], &[f64], f64)> {
+        (self.moments.count >= 2).then_some((&self.moments.mean, &self.scale, CLIP))
+    }
+
     /// Writes the normalised observation to `out`.
     ///
     /// # Panics

@@ -183,6 +183,18 @@ impl TaskEnv {
         (0..sim.n_bodies()).map(epo_mujoco::BodyId).map(|b| (sim.xpos(b), sim.xquat(b)))
     }
 
+    /// The model of the present episode as MJCF text: bodies stand where the reset put them. Call it after a reset.
+    ///
+    /// MuJoCo compiles it to the model of this task, up to rounding.
+    pub fn mjcf(&self) -> Result<String, TaskError> {
+        match &self.world {
+            World::Navigation(w) => Ok(w.mjcf()),
+            World::Velocity(w) => {
+                w.mjcf().map_err(|source| TaskError::Mujoco { id: self.spec.id.clone(), source })
+            }
+        }
+    }
+
     /// Memory of this environment in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(self) + self.sim().bytes()
@@ -336,6 +348,30 @@ mod tests {
             assert_eq!(step.outcome == Outcome::Truncated, t == 500, "step {t}");
         }
         assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
+    }
+
+    /// Kills: a layout without the goal's new place, a mass that is not scaled.
+    #[test]
+    fn the_exported_model_is_that_of_the_episode() {
+        for id in [
+            "SafetyPointGoal1-v0",
+            "SafetyCarButton2-v0",
+            "SafetyPointPush2-v0",
+            "SafetyHalfCheetahVelocity-v1",
+        ] {
+            let (env, _) = begun(id);
+            let mut model = Sim::from_xml(&env.mjcf().unwrap()).unwrap();
+            model.qpos_mut().copy_from_slice(env.qpos());
+            model.forward();
+            for (b, (pos, _)) in env.body_poses().enumerate() {
+                let there = model.xpos(epo_mujoco::BodyId(b));
+                let apart = (0..3).map(|i| (pos[i] - there[i]).abs()).fold(0.0, f64::max);
+                assert!(apart < 1e-9, "{id}: body {b} at {pos:?} and at {there:?}");
+            }
+            for (ours, theirs) in env.sim().body_mass().iter().zip(model.body_mass()) {
+                assert!((ours - theirs).abs() <= 1e-12 * ours, "{id}: {ours} kg, {theirs} kg");
+            }
+        }
     }
 
     #[test]

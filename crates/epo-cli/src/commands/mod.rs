@@ -8,6 +8,8 @@ mod bench_train;
 mod bench_update;
 pub(crate) mod dash;
 pub(crate) mod eval;
+pub(crate) mod export;
+pub(crate) mod model;
 pub(crate) mod parity;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -102,7 +102,7 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let (jobs, threads) = how.shares(runs.len());
     let program = match &how.command {
         Some(command) => vec![command.clone()],
-        None => vec![std::env::current_exe().context("cannot find this program")?.into()],
+        None => output::program_command().context("cannot find this program")?,
     };
     let options = DriveOptions { dir: out.to_owned(), jobs, threads, program, retry: how.retry_failed };
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;

@@ -159,6 +159,12 @@ impl NavigationWorld {
         self.stage.robot_body()
     }
 
+    /// The model with loose bodies where the last reset put them, and fixed ones where they are now.
+    pub(crate) fn mjcf(&self) -> String {
+        let task = self.stage.task;
+        mjcf::mjcf(task.robot, &task.scene, &self.stage.model_poses())
+    }
+
     /// Whether bodies at rest sleep.
     pub(crate) fn sleeps(&self) -> bool {
         self.stage.sleeps

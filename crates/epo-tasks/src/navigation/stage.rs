@@ -230,6 +230,17 @@ impl Stage {
         self.visible[group]
     }
 
+    /// Poses for a model of the present scene: fixed bodies may have moved since the reset, such as a goal that was met.
+    pub(super) fn model_poses(&self) -> Vec<Pose> {
+        let mut poses = self.poses.clone();
+        for (k, pose) in poses.iter_mut().enumerate().skip(1) {
+            if self.sim.free_joint(self.bodies[k]).is_none() {
+                pose.xy = self.xy(k);
+            }
+        }
+        poses
+    }
+
     fn xy(&self, k: usize) -> [f64; 2] {
         let [x, y, _] = self.sim.xpos(self.bodies[k]);
         [x, y]

@@ -202,6 +202,16 @@ impl VelocityWorld {
         self.speed
     }
 
+    /// The model as text, with the total mass of the task.
+    pub(crate) fn mjcf(&self) -> Result<String, Error> {
+        let mut model = (self.task.robot.model)();
+        if let Some(mass) = self.task.robot.total_mass {
+            let unscaled: f64 = Sim::from_xml(&model.mjcf())?.body_mass().iter().sum();
+            model.robot.scale_density(mass / unscaled);
+        }
+        Ok(model.mjcf())
+    }
+
     pub(crate) fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
         let VelocityRobot { reset_noise: noise, velocity_noise, observe, .. } = self.task.robot;
         let mut random = NumpyGenerator::new(seed);

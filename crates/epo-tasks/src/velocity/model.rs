@@ -196,6 +196,14 @@ pub(super) fn motors(gear: f64, bound: f64, joints: &[&str]) -> Vec<Motor> {
     joints.iter().map(|joint| Motor { joint: (*joint).to_owned(), gear, bound }).collect()
 }
 
+impl Body {
+    /// Multiplies the density of every geom of this body and of its parts.
+    pub(super) fn scale_density(&mut self, factor: f64) {
+        self.geoms.iter_mut().for_each(|geom| geom.skin.density *= factor);
+        self.parts.iter_mut().for_each(|part| part.scale_density(factor));
+    }
+}
+
 impl Model {
     /// The model as MJCF text.
     pub(super) fn mjcf(&self) -> String {
