@@ -295,7 +295,7 @@ impl EvalReport {
 
     /// The evaluations that a run folder has; none if there is no readable `eval.json`.
     pub fn evaluations(dir: &Path) -> Vec<Evaluation> {
-        let text = std::fs::read_to_string(dir.join(Self::FILE)).unwrap_or_default();
+        let text = epo_core::read_text(&dir.join(Self::FILE), epo_core::MOST_TEXT_BYTES).unwrap_or_default();
         if let Ok(report) = serde_json::from_str::<Self>(&text) {
             return report.evaluations;
         }

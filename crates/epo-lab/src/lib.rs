@@ -4,6 +4,7 @@
 //! the run folder.
 
 pub mod bench;
+pub mod changes;
 pub mod checkpoint;
 pub mod collect;
 pub mod config;

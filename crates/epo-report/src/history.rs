@@ -298,6 +298,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
     notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
+    notes.extend(accepted_changes(dir));
     let (evaluations, evaluated) = evaluations(dir, &mut notes);
     let run = Run {
         path: dir.to_owned(),
@@ -318,6 +319,26 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         written,
     };
     Ok((run, notes))
+}
+
+/// Returns one note for every time that a user accepted changes of the folder (`changes.json`).
+fn accepted_changes(dir: &Path) -> Vec<String> {
+    let text = match read_text(&dir.join("changes.json")) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(text)) => text,
+        Err(e) => return vec![e],
+    };
+    let list: Vec<serde_json::Value> = match serde_json::from_str(&text) {
+        Ok(list) => list,
+        Err(e) => return vec![format!("changes.json is broken: {e}.")],
+    };
+    let note = |entry: &serde_json::Value| {
+        let epoch = entry.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or_default();
+        let changes = entry.get("changes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+        let changes: Vec<&str> = changes.iter().filter_map(serde_json::Value::as_str).collect();
+        format!("Careful: after epoch {epoch} the run went on with changes ({}).", changes.join("; "))
+    };
+    list.iter().map(note).collect()
 }
 
 /// Returns the evaluations of a run folder, and the hash of the evaluated checkpoint.
@@ -709,6 +730,22 @@ mod tests {
         ] {
             assert!(said(name).contains(part), "{name}: “{}” does not contain “{part}”", said(name));
         }
+    }
+
+    /// Fails if changes that a user accepted are not shown in the report.
+    #[test]
+    fn accepted_changes_are_noted() {
+        let dir = folder(&[("config.toml", CONFIG), ("progress.csv", &progress("0,1,2,10\n"))]);
+        let notes = || read_run(dir.path(), None).unwrap().1.join(" ");
+        assert!(!notes().contains("changes"));
+        let list = r#"[{"epoch": 3, "changes": ["config.toml: `train.gamma` is 0.9"], "found": "ab"}]"#;
+        fs::write(dir.path().join("changes.json"), list).unwrap();
+        assert!(
+            notes()
+                .contains("after epoch 3 the run went on with changes (config.toml: `train.gamma` is 0.9)")
+        );
+        fs::write(dir.path().join("changes.json"), "{").unwrap();
+        assert!(notes().contains("changes.json is broken"));
     }
 
     #[test]
