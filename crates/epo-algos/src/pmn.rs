@@ -51,10 +51,10 @@ impl Smooth {
 /// The value and the slope of the weighting layer `Φ(x) = αx + (1−α)x²`.
 ///
 /// ```
-/// use epo_algos::pmn::penalty_metric;
-/// assert_eq!(penalty_metric(3.0, 0.5), (6.0, 3.5)); // ½·3 + ½·9, ½ + 3
+/// use epo_algos::pmn::weighting_layer;
+/// assert_eq!(weighting_layer(3.0, 0.5), (6.0, 3.5)); // ½·3 + ½·9, ½ + 3
 /// ```
-pub fn penalty_metric(x: f64, alpha: f64) -> (f64, f64) {
+pub fn weighting_layer(x: f64, alpha: f64) -> (f64, f64) {
     (alpha * x + (1.0 - alpha) * x * x, alpha + 2.0 * (1.0 - alpha) * x)
 }
 
@@ -105,7 +105,7 @@ impl PenaltyFunction {
     /// ```
     pub fn at(&self, violation: f64) -> (f64, f64) {
         let (x, dx) = self.smooth.apply(violation, self.sharpness);
-        let (phi, dphi) = penalty_metric(x, self.alpha);
+        let (phi, dphi) = weighting_layer(x, self.alpha);
         (self.psi * phi, self.psi * dphi * dx)
     }
 }
@@ -134,7 +134,7 @@ mod tests {
         for (region, points) in REGIONS {
             for x in points {
                 for (lo, hi) in [(0.0, 0.5), (0.5, 1.0), (0.0, 1.0)] {
-                    let ((p0, g0), (p1, g1)) = (penalty_metric(x, lo), penalty_metric(x, hi));
+                    let ((p0, g0), (p1, g1)) = (weighting_layer(x, lo), weighting_layer(x, hi));
                     let holds = match region {
                         "near" => p1 > p0 && g1 > g0,
                         "mid" => p1 > p0 && g1 < g0,
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn properties_1_on_the_thresholds() {
         // at ½ the gradient does not depend on α, at 1 the penalty does not
-        assert_eq!(penalty_metric(0.5, 0.0).1, penalty_metric(0.5, 1.0).1);
-        assert_eq!(penalty_metric(1.0, 0.0).0, penalty_metric(1.0, 1.0).0);
+        assert_eq!(weighting_layer(0.5, 0.0).1, weighting_layer(0.5, 1.0).1);
+        assert_eq!(weighting_layer(1.0, 0.0).0, weighting_layer(1.0, 1.0).0);
     }
 
     #[test]
@@ -202,8 +202,8 @@ mod tests {
                 assert!((fd - Smooth::Softplus.apply(x, beta).1).abs() < 1e-8, "softplus at {x}, β {beta}");
             }
             for alpha in [0.0, 0.5, 1.0] {
-                let fd = (penalty_metric(x + h, alpha).0 - penalty_metric(x - h, alpha).0) / (2.0 * h);
-                assert!((fd - penalty_metric(x, alpha).1).abs() < 1e-8, "Φ at {x}, α {alpha}");
+                let fd = (weighting_layer(x + h, alpha).0 - weighting_layer(x - h, alpha).0) / (2.0 * h);
+                assert!((fd - weighting_layer(x, alpha).1).abs() < 1e-8, "Φ at {x}, α {alpha}");
             }
             let fd = (critic_loss(1.5, x + h).0 - critic_loss(1.5, x - h).0) / (2.0 * h);
             assert!((fd - critic_loss(1.5, x).1).abs() < 1e-7, "root loss at {x}");

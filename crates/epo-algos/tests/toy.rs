@@ -92,7 +92,8 @@ fn check(algo: &AlgoConfig) {
             let (ret, cost) = Learner::new(algo, 1, 50).train();
             assert!(
                 ret > 9.5 && cost > 9.5,
-                "the unconstrained optimum is 10 at cost 10, not {ret:.2} at {cost:.2}"
+                "{}: the unconstrained optimum is 10 at cost 10, not {ret:.2} at {cost:.2}",
+                algo.name()
             );
         }
     }

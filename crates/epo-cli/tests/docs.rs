@@ -31,6 +31,21 @@ fn epo(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// This test fails if a page that lists the algorithms leaves one out.
+#[test]
+fn every_algorithm_is_linked_from_the_pages_that_list_them() {
+    for name in ["docs/algorithms.md", "docs/README.md", "docs/configuration.md"] {
+        let text = page(name);
+        for algo in AlgoConfig::all_defaults() {
+            assert!(
+                text.contains(&format!("({}.md", algo.name())),
+                "{name} has no link to {}.md",
+                algo.name()
+            );
+        }
+    }
+}
+
 /// All Markdown files of the repository: path from its root, and text.
 fn pages() -> Vec<(PathBuf, String)> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {

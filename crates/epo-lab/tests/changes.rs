@@ -204,7 +204,8 @@ fn a_checkpoint_that_does_not_fit_its_run_is_refused() {
         files.insert("tensors.safetensors".into(), changed);
     };
     type Files = std::collections::BTreeMap<String, Vec<u8>>;
-    let cases: Vec<(&str, u64, Box<dyn Fn(&mut Files)>)> = vec![
+    type Change<'a> = Box<dyn Fn(&mut Files) + 'a>;
+    let cases: Vec<(&str, u64, Change<'_>)> = vec![
         (
             "has the shape [8, 2], but the configuration needs [2, 8]",
             3,

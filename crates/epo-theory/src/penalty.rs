@@ -5,18 +5,18 @@
 //! smooth   e^F Φ(ln(1 + e^F)), with e^F constant for the gradient (eq 25)
 //! ```
 
-use epo_algos::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor, penalty_metric};
+use epo_algos::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor, weighting_layer};
 
 pub use epo_algos::pmn::softplus;
 
 /// Returns Φ(y).
 pub fn phi(alpha: f64, y: f64) -> f64 {
-    penalty_metric(y, alpha).0
+    weighting_layer(y, alpha).0
 }
 
 /// Returns the derivative Φ'(y).
 pub fn phi_slope(alpha: f64, y: f64) -> f64 {
-    penalty_metric(y, alpha).1
+    weighting_layer(y, alpha).1
 }
 
 /// Returns the hinge penalty Φ(F⁺) with μ = 1.

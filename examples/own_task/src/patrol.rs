@@ -68,6 +68,7 @@ impl Object for Mud {
         &["cost_mud"]
     }
 
+    // a step costs 1 if a term is positive, however large it is
     fn cost(&self, mud: &Objects<'_>, terms: &mut [f64]) {
         terms[0] = f64::from((0..mud.len()).any(|i| mud.robot_distance(i) < self.radius));
     }
