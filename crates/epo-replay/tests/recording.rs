@@ -49,8 +49,8 @@ fn check_states(recording: &Recording, physics: Physics) {
     }
 }
 
-/// Kills: another seed, another stream or order of the episodes, a policy that is not normalised, a frame too few, a
-/// ranking in the wrong direction.
+/// This test fails if an episode has another seed or another stream of actions, if its observations are not normalised, if
+/// a frame is missing, or if the ranking has the wrong direction.
 #[test]
 fn an_episode_is_the_one_that_the_evaluation_plays() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,8 +90,8 @@ fn an_episode_is_the_one_that_the_evaluation_plays() {
     }
 }
 
-/// Kills: actions of the checkpoint that are not repeated, a stream at another position, and a claim of exactness where
-/// return or cost differ.
+/// This test fails if the actions in the checkpoint are not repeated, if the random stream has another position, or if a
+/// repetition counts as exact although return or cost differ.
 #[test]
 fn an_episode_of_training_is_repeated_action_by_action() {
     let dir = tempfile::tempdir().unwrap();

@@ -562,8 +562,14 @@
       const lane = parent.appendChild(Object.assign(document.createElement("div"), { className: "lane" }));
       const legend = lane.appendChild(document.createElement("p"));
       legend.appendChild(Object.assign(document.createElement("b"), { textContent: title }));
-      const one = lines.filter((line) => !line.flat).length / sides.length;
-      const stroke = (/** @type {any} */ line, /** @type {number} */ i) => line.flat ? css("--cost") : sides.length === 2 && one === 1 ? colour[line.side] : line.name === "cost" || line.name.startsWith("cost (") ? colour[6] : colour[i % Math.ceil(one) % colour.length];
+      // a line has the colour of its policy, or of its number if a policy has several lines
+      const number = lines.map((line, i) => lines.slice(0, i).filter((other) => other.side === line.side && !other.flat).length);
+      const several = lines.some((line, i) => !line.flat && number[i] > 0);
+      const stroke = (/** @type {any} */ line, /** @type {number} */ i) => {
+        if (line.flat) return css("--cost");
+        if (sides.length === 2 && !several) return colour[line.side];
+        return title === "cost so far" ? colour[6] : colour[number[i] % colour.length];
+      };
       const values = lines.map((line, i) => {
         const key = legend.appendChild(Object.assign(document.createElement("span"), { className: "key" + (line.flat || line.side ? " dashed" : "") }));
         key.style.color = stroke(line, i);

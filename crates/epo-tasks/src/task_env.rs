@@ -309,8 +309,8 @@ mod tests {
         );
     }
 
-    /// Kills: a distance that is not the one behind the reward, rings that start elsewhere, and a speed that is not the one
-    /// that costs.
+    /// This test fails if the distance is not the one behind the reward, if the rings start elsewhere in the observation, or
+    /// if the speed is not the one that costs.
     #[test]
     fn a_viewer_reads_what_reward_cost_and_observation_are_made_of() {
         let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
