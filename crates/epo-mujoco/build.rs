@@ -27,6 +27,9 @@ fn main() {
             println!("cargo::rustc-env=EPO_MUJOCO_SHA256={hash}");
             println!("cargo::rustc-env=EPO_MUJOCO_DIR={}", dir.display());
             println!("cargo::rustc-env=EPO_MUJOCO_NAME={LIBRARY}");
+            // for the build script of a crate that ships the library, such as epo-py
+            println!("cargo::metadata=dir={}", dir.display());
+            println!("cargo::metadata=library={LIBRARY}");
             cc::Build::new().file("src/shim.c").include(headers).std("gnu11").compile("epo_mujoco_shim");
         }
         Err(reason) => {
@@ -69,10 +72,10 @@ fn installed(dir: &Path) -> Result<PathBuf, String> {
     ))
 }
 
-/// Downloads the wheel into this crate's build folder and unpacks the library and the headers.
+/// Downloads the wheel into this crate's build folder and unpacks the library, its licences and the headers.
 fn fetched() -> Result<PathBuf, String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    let lib_dir = out.join(format!("mujoco-{VERSION}-with-headers"));
+    let lib_dir = out.join(format!("mujoco-{VERSION}-with-licences"));
     if lib_dir.join(LIBRARY).is_file() {
         return Ok(lib_dir);
     }
@@ -109,6 +112,10 @@ fn fetched() -> Result<PathBuf, String> {
         if header.path().is_file() {
             fs::copy(header.path(), partial.join(include).join(header.file_name())).map_err(io)?;
         }
+    }
+    for licence in ["LICENSE", "LICENSES_THIRD_PARTY.md"] {
+        let from = wheels.join(format!("mujoco-{VERSION}.dist-info/licenses")).join(licence);
+        fs::copy(from, partial.join(licence)).map_err(io)?;
     }
     fs::rename(&partial, &lib_dir).map_err(io)?;
     fs::remove_dir_all(&wheels).map_err(io)?;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use epo_core::{ActionSpace, Purpose, Stream};
 use epo_nn::{Adam, Mlp, Policy};
 
-/// The quantity that a cost critic estimates.
+/// The kind of a cost critic: the quantity that it estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CostStream {
+pub enum CostCritic {
     /// The expected discounted cost `V`.
     Value,
     /// `u` with `V_F = u²` (the far critic of EPO). `√V_F = |u|` is trained towards the same targets as `V`.
     Root,
-    /// The variance of the discounted cost return, computed from `V` of the first stream (EPO's released code).
+    /// The variance of the discounted cost return, computed from `V` of the first cost critic (EPO's released code).
     Variance,
 }
 
@@ -34,10 +34,10 @@ pub struct Agent {
     pub policy_adam: Adam,
     /// Critic of the reward.
     pub critic_r: Critic,
-    /// Cost critics, in the order of the algorithm's streams.
+    /// Cost critics, in the order of `cost_kinds`.
     pub critics_c: Vec<Critic>,
-    /// Quantity that each cost critic estimates.
-    pub streams: Vec<CostStream>,
+    /// Kind of each cost critic.
+    pub cost_kinds: Vec<CostCritic>,
 }
 
 /// A tensor of a checkpoint.
@@ -77,7 +77,7 @@ impl Agent {
         action: &ActionSpace,
         hidden_actor: &[usize],
         hidden_critic: &[usize],
-        streams: &[CostStream],
+        cost_kinds: &[CostCritic],
         seed: u64,
     ) -> Self {
         let policy = Policy::new(obs_len, hidden_actor, action, &mut Stream::new(seed, Purpose::Init, 0));
@@ -90,8 +90,8 @@ impl Agent {
             policy_adam: Adam::new(policy.params().len()),
             policy,
             critic_r: critic(1),
-            critics_c: (0..streams.len()).map(|k| critic(2 + k)).collect(),
-            streams: streams.to_vec(),
+            critics_c: (0..cost_kinds.len()).map(|k| critic(2 + k)).collect(),
+            cost_kinds: cost_kinds.to_vec(),
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
             &ActionSpace::symmetric(2),
             &[8],
             &[4],
-            &[CostStream::Value, CostStream::Root],
+            &[CostCritic::Value, CostCritic::Root],
             seed,
         );
         let grad: Vec<f32> =
@@ -224,11 +224,11 @@ mod tests {
         assert_eq!(saved.policy.std(), other.policy.std());
         assert!(tensors.iter().all(|t| t.shape.iter().product::<usize>() == t.data.len()));
         let names: std::collections::BTreeSet<_> = tensors.iter().map(|t| &t.name).collect();
-        assert_eq!(names.len(), tensors.len(), "a name twice");
+        assert_eq!(names.len(), tensors.len(), "two tensors have the same name");
     }
 
     #[test]
-    fn a_missing_or_misshapen_tensor_is_named_and_changes_nothing() {
+    fn a_missing_tensor_or_one_of_another_size_is_named_and_nothing_changes() {
         let (saved, mut other) = (agent(1), agent(2));
         let before = other.clone();
         let tensors = saved.tensors();
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn the_policy_of_a_seed_does_not_depend_on_the_algorithm() {
-        let with = |streams| Agent::new(3, &ActionSpace::symmetric(2), &[8], &[4], streams, 7);
-        let (a, b) = (with(&[]), with(&[CostStream::Value]));
+        let with = |kinds| Agent::new(3, &ActionSpace::symmetric(2), &[8], &[4], kinds, 7);
+        let (a, b) = (with(&[]), with(&[CostCritic::Value]));
         assert_eq!(a.policy.params(), b.policy.params());
         assert_eq!(a.critic_r.net.params(), b.critic_r.net.params());
         assert_ne!(b.critic_r.net.params(), b.critics_c[0].net.params());

@@ -5,10 +5,10 @@
 //! L(θ) = ( −E[min(ρ A_r, clip(ρ) A_r)] + f E[max(ρ A_c, clip(ρ) A_c)] ) / (1 + f)
 //! dual   λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before the policy
 //! ```
-//! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, learned
-//! standard deviation, learning-rate decay and KL stop of the shared loop ("the same settings", as the EPO
-//! paper compared); the authors step the actor on the full batch and anneal the standard deviation from 0.5
-//! to 0.01. Their growth of σ exists but is never called; it is left out.
+//! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, a learned standard
+//! deviation, the decay of the learning rate and the KL stop are those of the shared loop. The authors step the actor
+//! on the full batch. They anneal the standard deviation from 0.5 to 0.01. Their growth of σ exists but is never
+//! called; it is left out.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::config::{check_clip, not_negative};
 use crate::objective::{from_state, to_state};
 use crate::report::{COST_WEIGHT, KL, LAMBDA};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Multiplier, Objective,
+    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Multiplier, Objective,
     RestoreError, UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate,
 };
 
@@ -51,8 +51,8 @@ impl AlgoSpec for AppoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {
@@ -130,7 +130,7 @@ mod tests {
     fn the_factor_has_a_kink_at_minus_lambda_over_sigma() {
         assert!((at_factor(20.0).factor - 3.0).abs() < 1e-12, "1 + 0.1·20");
         assert!((at_factor(-9.0).factor - 0.1).abs() < 1e-12, "1 − 0.9");
-        assert_eq!(at_factor(-11.0).factor, 0.0, "feasible enough: no cost term");
+        assert_eq!(at_factor(-11.0).factor, 0.0, "far within the limit there is no cost term");
     }
 
     #[test]

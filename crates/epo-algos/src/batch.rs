@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::require;
-use crate::{Agent, CostStream, UpdateError, gae};
+use crate::{Agent, CostCritic, UpdateError, gae};
 
 /// Steps of `n_envs` environments, environment by environment: index `i = env · n_steps + t`.
 ///
@@ -134,8 +134,8 @@ impl Lane<'_> {
 
     /// Adds the observation that the last pushed step led to.
     ///
-    /// Call it exactly after a step that ended its episode (with the final observation, not the first one of the next
-    /// episode) and after the last step of the lane.
+    /// Call it after a step that ended its episode, with the final observation of that episode. Call it also after the
+    /// last step of the lane, and never otherwise.
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
@@ -195,11 +195,11 @@ pub struct Batch<'a> {
     pub rollout: &'a Rollout,
     /// Reward advantages, standardised.
     pub adv_r: &'a [f64],
-    /// Cost advantages, centred; one vector per cost stream of the agent.
+    /// Cost advantages, centred; one vector per cost critic of the agent.
     pub adv_c: &'a [Vec<f64>],
     /// Values and targets of the reward critic.
     pub reward: &'a Estimate,
-    /// Values and targets of the cost critics, one per stream.
+    /// Values and targets of the cost critics, one entry per critic.
     pub costs: &'a [Estimate],
     /// Mean reward advantage before it was standardised.
     pub adv_mean: f64,
@@ -245,13 +245,13 @@ impl Estimator {
         discount: &Discount,
     ) -> Result<Batch<'a>, UpdateError> {
         let Self { adv_r, adv_c, reward, costs, excess } = self;
-        costs.resize_with(agent.streams.len(), Estimate::default);
-        adv_c.resize_with(agent.streams.len(), Vec::new);
+        costs.resize_with(agent.cost_kinds.len(), Estimate::default);
+        adv_c.resize_with(agent.cost_kinds.len(), Vec::new);
 
         // critics in bulk, each on a thread of its own
         let mut jobs = vec![(&agent.critic_r.net, &mut *reward, false)];
-        for ((critic, estimate), stream) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.streams) {
-            jobs.push((&critic.net, estimate, *stream == CostStream::Root));
+        for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
+            jobs.push((&critic.net, estimate, *kind == CostCritic::Root));
         }
         jobs.into_par_iter().for_each(|(net, estimate, root)| estimate.evaluate(net, rollout, root));
 
@@ -260,12 +260,12 @@ impl Estimator {
         for k in 0..costs.len() {
             let (Discount { gamma_c, lambda_c, .. }, (first, rest)) = (*discount, costs.split_at_mut(k));
             let adv = &mut adv_c[k];
-            match agent.streams[k] {
+            match agent.cost_kinds[k] {
                 // costs are not negative, so neither are the targets: √T_F exists
-                CostStream::Value | CostStream::Root => {
+                CostCritic::Value | CostCritic::Root => {
                     rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv);
                 }
-                CostStream::Variance => {
+                CostCritic::Variance => {
                     variance_reward(rollout, &first[0], gamma_c, excess);
                     rest[0].advantages(rollout, excess, gamma_c * gamma_c, lambda_c * lambda_c, adv);
                     rest[0].target.iter_mut().for_each(|t| *t = t.max(0.0));
@@ -365,8 +365,8 @@ mod tests {
     use epo_core::ActionSpace;
 
     /// Critics without hidden layers, `V(x) = w x + b`.
-    fn agent(streams: &[CostStream], reward: [f32; 2], costs: &[[f32; 2]]) -> Agent {
-        let mut agent = Agent::new(1, &ActionSpace::symmetric(1), &[], &[], streams, 0);
+    fn agent(kinds: &[CostCritic], reward: [f32; 2], costs: &[[f32; 2]]) -> Agent {
+        let mut agent = Agent::new(1, &ActionSpace::symmetric(1), &[], &[], kinds, 0);
         agent.critic_r.net.set_params(&reward);
         for (critic, params) in agent.critics_c.iter_mut().zip(costs) {
             critic.net.set_params(params);
@@ -390,13 +390,13 @@ mod tests {
     }
 
     #[test]
-    fn episodes_bootstrap_from_where_they_really_ended() {
-        // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state is worth nothing
+    fn episodes_bootstrap_from_their_true_final_observation() {
+        // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state has the value 0
         let rows = [
             (10.0, 1.0, 0.0, Running, None),
             (20.0, 1.0, 0.0, Truncated, Some(26.0)), // not 30, where the next episode starts
             (30.0, 1.0, 0.0, Terminated, Some(1e6)),
-            (40.0, 1.0, 0.0, Running, Some(50.0)), // cut: the observation after the last step
+            (40.0, 1.0, 0.0, Running, Some(50.0)), // cut by the end of the rollout: the observation after the last step
         ];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
@@ -408,16 +408,16 @@ mod tests {
     }
 
     #[test]
-    fn cost_streams_by_hand() {
+    fn cost_advantages_by_hand() {
         // γ = λ = ½, cost 1 then 0, V = 2:  δ = 1 + 1 − 2 = 0 and 0 + 1 − 2 = −1;  A = −¼, −1;  centred ±0.375
         // variance, W = 3: signal (1+1)² − 4 = 0 and (0+1)² − 4 = −3;  δ = 0 + ¾ − 3 = −2.25 and −3 + ¾ − 3 = −5.25;
         // A = −2.25 − 5.25/16 = −2.578125 and −5.25;  targets A + 3, cut at 0
         let rows = [(0.0, 0.0, 1.0, Running, None), (0.0, 0.0, 0.0, Running, Some(0.0))];
         let discount = Discount { gamma_c: 0.5, lambda_c: 0.5, ..Discount::default() };
-        let streams = [CostStream::Value, CostStream::Variance, CostStream::Root];
+        let kinds = [CostCritic::Value, CostCritic::Variance, CostCritic::Root];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         // u = −2: the root is |u|
-        let agent = agent(&streams, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
+        let agent = agent(&kinds, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
         let batch = estimator.estimate(&rollout, &agent, &discount).unwrap();
         assert_eq!(batch.costs[0].target, [1.75, 1.0]);
         assert_eq!(batch.adv_c[0], [0.375, -0.375]);
@@ -446,9 +446,9 @@ mod tests {
         assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
     }
 
-    /// Kills: a shorter rollout that keeps the lanes, or samples, of the longer one.
+    /// This test fails if a shorter rollout keeps lanes or samples of the longer one.
     #[test]
-    fn a_shorter_rollout_is_as_if_it_had_been_made_so() {
+    fn a_shortened_rollout_equals_one_made_with_that_length() {
         let fill = |rollout: &mut Rollout| {
             for (env, mut lane) in rollout.lanes().into_iter().enumerate() {
                 while lane.remaining() > 0 {
@@ -464,7 +464,7 @@ mod tests {
         cut.set_steps(3);
         fill(&mut cut);
         fill(&mut made);
-        let agent = agent(&[CostStream::Value], [0.5, 0.1], &[[0.2, 0.3]]);
+        let agent = agent(&[CostCritic::Value], [0.5, 0.1], &[[0.2, 0.3]]);
         let (mut a, mut b) = (Estimator::default(), Estimator::default());
         let a = a.estimate(&cut, &agent, &Discount::default()).unwrap();
         let b = b.estimate(&made, &agent, &Discount::default()).unwrap();
@@ -472,9 +472,9 @@ mod tests {
         assert_eq!((a.adv_r, a.adv_c, &a.reward.target), (b.adv_r, b.adv_c, &b.reward.target));
     }
 
-    /// Kills: γ = 1, which would make 1/(1 − γ) infinite, and a NaN that fails no comparison.
+    /// This test fails if γ = 1 is accepted, which makes 1/(1 − γ) infinite, or if NaN is accepted.
     #[test]
-    fn one_rule_for_every_discount() {
+    fn every_discount_has_the_same_rule() {
         for bad in [1.0, -0.1, f64::NAN] {
             let default = Discount::default();
             for discount in [Discount { gamma: bad, ..default }, Discount { gamma_c: bad, ..default }] {

@@ -7,11 +7,11 @@ use epo_core::{Metric, Parameter, TaskFamily};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, AppoParams, CostStream, CpoParams, Discount, EpoParams, EpoReleasedParams, FirstOrder,
+    Algorithm, AppoParams, CostCritic, CpoParams, Discount, EpoParams, EpoReleasedParams, FirstOrder,
     IpoParams, Objective, P3oParams, PpoLagParams, PpoParams, UpdateConfig, UpdateError,
 };
 
-/// What users, reports and records need to know about an algorithm, whatever its parameters.
+/// The facts about an algorithm that do not depend on its parameters: its names, its summary and its headline metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlgoInfo {
     /// Name that users type, such as `ppo-lag`.
@@ -35,7 +35,7 @@ pub trait AlgoSpec: Sized {
     fn preset(family: TaskFamily) -> Self;
 
     /// The cost critics that these parameters ask for, in the order of [`crate::Minibatch::adv_c`].
-    fn streams(&self) -> &'static [CostStream];
+    fn cost_critics(&self) -> &'static [CostCritic];
 
     /// Refuses a parameter that makes no sense.
     ///
@@ -94,9 +94,9 @@ macro_rules! algorithms {
             }
 
             /// The cost critics that it needs, for [`crate::Agent::new`].
-            pub fn streams(&self) -> &'static [CostStream] {
+            pub fn cost_critics(&self) -> &'static [CostCritic] {
                 match self {
-                    $(Self::$variant(params) => params.streams()),*
+                    $(Self::$variant(params) => params.cost_critics()),*
                 }
             }
 
@@ -159,7 +159,7 @@ impl AlgoConfig {
         self.check_own()?;
         Ok(match self.method(update, discount) {
             Method::FirstOrder(objective) => {
-                Box::new(FirstOrder::new(objective, update.clone(), self.streams().len()))
+                Box::new(FirstOrder::new(objective, update.clone(), self.cost_critics().len()))
             }
             Method::Own(algorithm) => algorithm,
         })
@@ -179,7 +179,7 @@ impl AlgoConfig {
     pub fn metrics(&self) -> Vec<Metric> {
         match self.method(&UpdateConfig::default(), &Discount::default()) {
             Method::FirstOrder(objective) => {
-                FirstOrder::new(objective, UpdateConfig::default(), self.streams().len()).metrics()
+                FirstOrder::new(objective, UpdateConfig::default(), self.cost_critics().len()).metrics()
             }
             Method::Own(algorithm) => algorithm.metrics(),
         }
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Kills: a file of an algorithm that is not in the list, so that users and tests never see it.
+    /// This test fails if a file describes an algorithm that is not in the list: users and tests would never see it.
     #[test]
     fn every_description_in_this_crate_is_in_the_list() {
         let mut described = BTreeSet::new();
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(described.len(), listed, "{described:?}");
     }
 
-    /// Kills: a documented parameter that does not exist, one that is not documented, a default written into the prose,
-    /// where it could differ from the one that is used.
+    /// This test fails if a documented parameter does not exist, or if a parameter is not documented. It also fails if
+    /// a text states a default, which could differ from the one in use.
     #[test]
     fn the_documented_parameters_are_those_of_the_configuration() {
         let tables = AlgoConfig::all_defaults().into_iter().map(|config| {
@@ -261,17 +261,27 @@ mod tests {
             for parameter in parameters {
                 let text = parameter.text();
                 assert!(text.len() > 20 && text.ends_with('.'), "{name}.{}: {text:?}", parameter.key);
-                assert!(!text.contains("Default"), "{name}.{}: written by the macro", parameter.key);
+                assert!(!text.contains("Default"), "{name}.{}: the macro writes the default", parameter.key);
             }
         }
     }
 
+    /// This test fails if a preset belongs to another algorithm or has a parameter that is not documented. It also
+    /// fails if the check of the algorithm refuses a value.
     #[test]
-    fn only_epo_has_parameters_of_its_own_on_velocity_tasks() {
+    fn every_preset_is_a_valid_configuration_of_its_algorithm() {
         for config in AlgoConfig::all_defaults() {
-            assert_eq!(config.preset(TaskFamily::Navigation), config, "{}", config.name());
-            let own = config.preset(TaskFamily::Velocity) != config;
-            assert_eq!(own, config.name() == "epo", "{}", config.name());
+            for family in TaskFamily::ALL {
+                let (name, preset) = (config.name(), config.preset(family));
+                assert_eq!(preset.name(), name, "the preset for {} tasks", family.name());
+                let json = serde_json::to_value(&preset).unwrap();
+                let documented = preset.parameters();
+                for key in json.as_object().unwrap().keys().filter(|key| *key != "name") {
+                    assert!(documented.iter().any(|p| p.key == key), "{name} has no parameter `{key}`");
+                }
+                let built = preset.build(&UpdateConfig::default(), &Discount::default());
+                assert!(built.is_ok(), "{name}, {} tasks: {built:?}", family.name());
+            }
         }
     }
 }

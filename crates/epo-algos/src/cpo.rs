@@ -26,7 +26,7 @@ use crate::report::{self as m};
 use crate::schedule::train_critics;
 use crate::trust_region::{Trial, TrustRegion, dot};
 use crate::{
-    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostStream, Discount, Epoch, Method, RestoreError,
+    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostCritic, Discount, Epoch, Method, RestoreError,
     UpdateConfig, UpdateError, UpdateReport, auto,
 };
 
@@ -71,8 +71,8 @@ impl AlgoSpec for CpoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {
@@ -227,7 +227,7 @@ impl Cpo {
         let (q, r, s) = (dot(&g, &x), dot(&g, &p), dot(&b, &p));
         let dual = Dual::solve(q, r, s, c, *delta, dot(&b, &b));
 
-        let before = region.measure(policy, batch);
+        let before = region.trial(policy, batch);
         let accept = |t: Trial| {
             let reward_ok = dual.case <= 1 || t.surr_r >= before.surr_r;
             reward_ok && t.surr_c - before.surr_c <= (-c).max(0.0) && t.kl <= *delta
@@ -237,7 +237,7 @@ impl Cpo {
             true => region.line_search(policy, batch, &step, *search_decay, *search_trials, accept),
             false => 0,
         };
-        let after = region.measure(policy, batch);
+        let after = region.trial(policy, batch);
         let moved =
             policy.params().iter().zip(&start).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
         let std = policy.std().iter().sum::<f64>() / policy.std().len().max(1) as f64;

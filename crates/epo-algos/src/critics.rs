@@ -147,9 +147,9 @@ fn explained_variance(value: &[f64], target: &[f64]) -> f64 {
     if all > 0.0 { 1.0 - variance(&error) / all } else { 0.0 }
 }
 
-/// The metrics of [`critic_report`] with `streams` cost critics.
-pub(crate) fn critic_metrics(streams: usize) -> Vec<Metric> {
-    let each = METRICS[..=streams]
+/// The metrics of [`critic_report`] with `cost_critics` cost critics.
+pub(crate) fn critic_metrics(cost_critics: usize) -> Vec<Metric> {
+    let each = METRICS[..=cost_critics]
         .iter()
         .flat_map(|(loss, value)| std::iter::once(*loss).chain(value.iter().flatten().copied()));
     std::iter::once(report::ADV).chain(each).collect()
@@ -171,11 +171,7 @@ mod tests {
     fn explained_variance_by_hand() {
         let target = [1.0, 3.0, 5.0];
         assert_eq!(explained_variance(&target, &target), 1.0);
-        assert_eq!(
-            explained_variance(&[7.0; 3], &target),
-            0.0,
-            "a constant explains nothing, whatever its value"
-        );
+        assert_eq!(explained_variance(&[7.0; 3], &target), 0.0, "a constant explains no variance");
         // errors −1, 0, 1: 1 − (2/3)/(8/3)
         assert!((explained_variance(&[2.0, 3.0, 4.0], &target) - 0.75).abs() < 1e-15);
         assert!(explained_variance(&[5.0, 3.0, 1.0], &target) < 0.0, "worse than a constant");
@@ -184,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_loss_by_hand_and_its_gradient() {
-        // V(x) = 2x + 1 at x = 1, 3 against 2, 8 (the sample in between is not named), c = 0.1:
+        // V(x) = 2x + 1 at x = 1, 3 against 2, 8 (the minibatch leaves out the sample in between), c = 0.1:
         // errors 1 and −1: MSE 1, plus 0.1 (4 + 1) = 1.5;  ∂w = (2·1·1 − 2·1·3)/2 + 0.4 = −1.6,  ∂b = 0 + 0.2
         let mut net = Mlp::new(&[1, 1], &mut Stream::new(0, Purpose::Init, 0));
         net.set_params(&[2.0, 1.0]);

@@ -61,10 +61,10 @@ mod tests {
     }
 
     #[test]
-    fn never_negative_and_unmoved_on_the_limit() {
+    fn the_multiplier_is_never_negative_and_constant_at_the_limit() {
         let mut dual = Multiplier::new(0.01);
         dual.step(0.0, 0.035);
-        assert_eq!(dual.lambda, 0.01, "no excess, no step: 0/(0 + 1e-8)");
+        assert_eq!(dual.lambda, 0.01, "without excess the step is 0/(0 + 1e-8)");
         for _ in 0..5 {
             dual.step(-25.0, 0.035);
         }

@@ -23,7 +23,7 @@ use crate::objective::{from_state, to_state};
 use crate::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor};
 use crate::report::{ALPHA, COST_WEIGHT, F_HAT, KL, MU, PENALTY, PSI};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, RestoreError,
+    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Objective, RestoreError,
     UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate, cost_surrogate,
 };
 
@@ -138,11 +138,11 @@ impl AlgoSpec for EpoParams {
         }
     }
 
-    fn streams(&self) -> &'static [CostStream] {
+    fn cost_critics(&self) -> &'static [CostCritic] {
         match (self.pmn, self.quad_stream) {
-            (Pmn::Linear, _) | (_, QuadStream::Shared) => &[CostStream::Value],
-            (Pmn::Quadratic, QuadStream::Root) => &[CostStream::Root],
-            (Pmn::Both, QuadStream::Root) => &[CostStream::Value, CostStream::Root],
+            (Pmn::Linear, _) | (_, QuadStream::Shared) => &[CostCritic::Value],
+            (Pmn::Quadratic, QuadStream::Root) => &[CostCritic::Root],
+            (Pmn::Both, QuadStream::Root) => &[CostCritic::Value, CostCritic::Root],
         }
     }
 
@@ -483,11 +483,11 @@ mod tests {
     #[test]
     fn the_ablations_fix_alpha_and_drop_a_critic() {
         let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..plain() };
-        use CostStream::{Root, Value};
-        assert_eq!(with(Pmn::Both, QuadStream::Root).streams(), [Value, Root]);
-        assert_eq!(with(Pmn::Both, QuadStream::Shared).streams(), [Value]);
-        assert_eq!(with(Pmn::Linear, QuadStream::Root).streams(), [Value]);
-        assert_eq!(with(Pmn::Quadratic, QuadStream::Root).streams(), [Root]);
+        use CostCritic::{Root, Value};
+        assert_eq!(with(Pmn::Both, QuadStream::Root).cost_critics(), [Value, Root]);
+        assert_eq!(with(Pmn::Both, QuadStream::Shared).cost_critics(), [Value]);
+        assert_eq!(with(Pmn::Linear, QuadStream::Root).cost_critics(), [Value]);
+        assert_eq!(with(Pmn::Quadratic, QuadStream::Root).cost_critics(), [Root]);
         for f in [-1.0, 0.7, 4.0] {
             assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).epoch.alpha, 1.0);
             assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).epoch.alpha, 0.0);

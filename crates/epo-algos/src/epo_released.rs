@@ -18,7 +18,7 @@ use crate::epo::check_psi_max;
 use crate::pmn::{penalty_factor, sigmoid, softplus};
 use crate::report::{ALPHA, COST_WEIGHT, KL, MU, PENALTY, PSI};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig,
+    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Objective, UpdateConfig,
     UpdateError, add_cost_gradient, clipped_surrogate, cost_surrogate,
 };
 
@@ -53,8 +53,8 @@ impl AlgoSpec for EpoReleasedParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value, CostStream::Variance]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value, CostCritic::Variance]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

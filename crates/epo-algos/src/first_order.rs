@@ -101,17 +101,17 @@ pub struct FirstOrder {
     /// The objective, which is minimised.
     pub objective: Box<dyn Objective>,
     config: UpdateConfig,
-    streams: usize,
+    cost_critics: usize,
     actor: Option<ActorBuffers>,
     critics: Vec<CriticBuffers>,
     shuffles: Shuffles,
 }
 
 impl FirstOrder {
-    /// The loop around `objective`, which reads `streams` cost streams.
-    pub fn new(objective: Box<dyn Objective>, config: UpdateConfig, streams: usize) -> Self {
+    /// The loop around `objective`, which reads the advantages of `cost_critics` cost critics.
+    pub fn new(objective: Box<dyn Objective>, config: UpdateConfig, cost_critics: usize) -> Self {
         let (actor, critics, shuffles) = Default::default();
-        Self { objective, config, streams, actor, critics, shuffles }
+        Self { objective, config, cost_critics, actor, critics, shuffles }
     }
 }
 
@@ -142,7 +142,7 @@ impl Algorithm for FirstOrder {
 
     fn metrics(&self) -> Vec<Metric> {
         let own = self.objective.report().into_iter().map(|(m, _)| m);
-        POLICY_METRICS.into_iter().chain(critic_metrics(self.streams)).chain(own).collect()
+        POLICY_METRICS.into_iter().chain(critic_metrics(self.cost_critics)).chain(own).collect()
     }
 
     fn state(&self) -> Value {
@@ -183,7 +183,7 @@ impl ActorBuffers {
             ws: agent.policy.workspace(minibatch),
             logp_old: Vec::with_capacity(minibatch),
             adv_r: Vec::with_capacity(minibatch),
-            adv_c: vec![Vec::with_capacity(minibatch); agent.streams.len()],
+            adv_c: vec![Vec::with_capacity(minibatch); agent.cost_kinds.len()],
             dlogp: Vec::with_capacity(minibatch),
             grad: vec![0.0; agent.policy.params().len()],
             old: Dist::default(),

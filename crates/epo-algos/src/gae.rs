@@ -9,9 +9,9 @@ use epo_core::Outcome;
 /// A_t = δ_t + γ λ A_{t+1}  [episode continues]
 /// ```
 ///
-/// `next_value[t]` is `V` of the state that step `t` led to: on the last step of an episode the final state, never the
-/// first state of the next episode. A truncated episode has a future and bootstraps from it; a terminated one has none.
-/// The last step of the rollout may be `Running`: it bootstraps like a truncation.
+/// `next_value[t]` is `V` of the state that step `t` led to. For the last step of an episode that is the final state,
+/// not the first state of the next episode. A truncated episode has a future and bootstraps from it; a terminated one
+/// has none. The last step of the rollout may be `Running`: it bootstraps like a truncation.
 ///
 /// # Panics
 /// If the slices differ in length, which is a bug in the caller.
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_cuts_the_trace_and_only_termination_cuts_the_value() {
+    fn every_end_cuts_the_trace_and_only_termination_cuts_the_value() {
         let run = |end| {
             let mut adv = [0.0; 2];
             gae(&[1.0, 100.0], &[0.0, 0.0], &[10.0, 0.0], &[end, Running], 0.5, 1.0, &mut adv);

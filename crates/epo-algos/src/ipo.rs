@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{check_clip, not_negative};
 use crate::report::{COST_WEIGHT, KL};
 use crate::{
-    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
+    AlgoInfo, AlgoSpec, CostCritic, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
     clipped_surrogate,
 };
 
@@ -46,8 +46,8 @@ impl AlgoSpec for IpoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

@@ -86,7 +86,7 @@ mod tests {
         modernise(&mut config);
         let once = config.clone();
         modernise(&mut config);
-        assert_eq!(config, once, "a second time changes nothing");
+        assert_eq!(config, once, "renaming a second time must change nothing");
         config
     }
 
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(modern(old), want.parse().unwrap());
         let new =
             "[run]\nsteps = 100000\n[train]\nminibatch = 50\nsteps_per_epoch = 32000\n[algo]\nc_scale = 0.1";
-        assert_eq!(modern(new), new.parse().unwrap(), "this version's");
+        assert_eq!(modern(new), new.parse().unwrap(), "keys of this version must not change");
     }
 
     #[test]

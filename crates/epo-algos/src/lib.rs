@@ -33,7 +33,7 @@ mod schedule;
 mod surrogate;
 mod trust_region;
 
-pub use agent::{Agent, CostStream, Critic, LoadError, NamedTensor};
+pub use agent::{Agent, CostCritic, Critic, LoadError, NamedTensor};
 pub use appo::{Appo, AppoParams};
 pub use batch::{Batch, Discount, Estimate, Estimator, Lane, Rollout};
 pub use config::{AlgoConfig, AlgoInfo, AlgoSpec, Method};

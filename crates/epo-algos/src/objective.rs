@@ -16,7 +16,7 @@ pub struct Minibatch<'a> {
     pub logp_old: &'a [f64],
     /// Reward advantages, standardised.
     pub adv_r: &'a [f64],
-    /// Cost advantages, centred; one vector per cost stream of the algorithm ([`crate::AlgoConfig::streams`]).
+    /// Cost advantages, centred; one vector per cost critic of the algorithm ([`crate::AlgoConfig::cost_critics`]).
     pub adv_c: &'a [Vec<f64>],
 }
 

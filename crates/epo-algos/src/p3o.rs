@@ -16,7 +16,7 @@ use crate::config::{check_clip, not_negative, positive, require};
 use crate::objective::{from_state, to_state};
 use crate::report::{KAPPA, KL};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostStream, Discount, Method, Minibatch, Objective, RestoreError,
+    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Objective, RestoreError,
     UpdateConfig, UpdateError, add_cost_gradient, auto, clipped_surrogate, cost_surrogate,
 };
 
@@ -55,8 +55,8 @@ impl AlgoSpec for P3oParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::check_clip;
 use crate::{
-    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
+    AlgoInfo, AlgoSpec, CostCritic, Discount, Method, Minibatch, Objective, UpdateConfig, UpdateError,
     clipped_surrogate, report,
 };
 
@@ -38,7 +38,7 @@ impl AlgoSpec for PpoParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
+    fn cost_critics(&self) -> &'static [CostCritic] {
         &[]
     }
 

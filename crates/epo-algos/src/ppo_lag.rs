@@ -16,7 +16,7 @@ use crate::config::{check_clip, not_negative};
 use crate::objective::{from_state, to_state};
 use crate::report::{KL, LAMBDA};
 use crate::{
-    AlgoInfo, AlgoSpec, CostStream, Discount, Method, Minibatch, Multiplier, Objective, RestoreError,
+    AlgoInfo, AlgoSpec, CostCritic, Discount, Method, Minibatch, Multiplier, Objective, RestoreError,
     UpdateConfig, UpdateError, clipped_surrogate,
 };
 
@@ -47,8 +47,8 @@ impl AlgoSpec for PpoLagParams {
         Self::default()
     }
 
-    fn streams(&self) -> &'static [CostStream] {
-        &[CostStream::Value]
+    fn cost_critics(&self) -> &'static [CostCritic] {
+        &[CostCritic::Value]
     }
 
     fn check(&self) -> Result<(), UpdateError> {

@@ -1,7 +1,7 @@
 //! The threads of an update: any thread takes the next pass of the critic that is furthest behind.
 //!
-//! A reader of an algorithm can skip this file. It guarantees that every critic makes as many passes as the policy, one
-//! after another and in the same order of minibatches; so the result does not depend on the number of threads.
+//! A reader of an algorithm can skip this file. Every critic makes as many passes as the policy, one after another and
+//! in the same order of minibatches. Therefore the result does not depend on the number of threads.
 //!
 //! Critics never read the policy during an epoch. They may lag behind it, and only need to know how many passes it
 //! makes. The calling thread runs the policy, so a single thread cannot deadlock: it runs the critics afterwards.

@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn cost_clip_truth_table() {
-        // ε = 0.2; ∂/∂lnπ is ρA where the step still counts and 0 where the clip has ended it
+        // ε = 0.2; ∂/∂lnπ is ρA inside the clip and 0 where the clip acts
         //                 A     ρ     min value, grad     max value, grad
         let table = [
             /* costly action already cut  */ (1.0, 0.7, (0.7, 0.7), (0.8, 0.0)),

@@ -1,7 +1,7 @@
 //! Tools of trust-region methods over the whole batch: surrogate gradients, Fisher products, conjugate gradient and line
 //! search.
 //!
-//! The batch is divided into pieces of a fixed size. Each piece keeps the activations of one forward pass, and sums run
+//! The batch is divided into pieces of a fixed size. Each piece keeps the activations of one forward pass. Sums run
 //! over the pieces in order, so the result does not depend on the number of threads.
 
 use std::ops::Range;
@@ -122,7 +122,7 @@ impl TrustRegion {
     }
 
     /// Compares `policy` with the centre.
-    pub(crate) fn measure(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
+    pub(crate) fn trial(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
         let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
         policy.dist(&batch.rollout.obs, ws, &mut self.new);
         self.new.log_prob(&batch.rollout.action, &mut self.logp);
@@ -158,7 +158,7 @@ impl TrustRegion {
                 }
             });
             // a KL that is not finite compares false, so a step that is too long is followed by a shorter one
-            if accept(self.measure(policy, batch)) {
+            if accept(self.trial(policy, batch)) {
                 return trial;
             }
             fraction *= decay;
@@ -194,7 +194,7 @@ mod tests {
         (policy, rollout, advantages)
     }
 
-    /// A batch of these samples; no critic takes part.
+    /// Returns a batch of these samples without estimates of critics.
     fn batch<'a>(
         rollout: &'a Rollout,
         adv_r: &'a [f64],
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_add_up_to_the_whole() {
+    fn sums_over_pieces_equal_those_over_the_whole_batch() {
         let (policy, rollout, [adv_r, adv_c]) = sample(PIECE + 300);
         let (adv_c, no_critic) = ([adv_c], Estimate::default());
         let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
@@ -229,29 +229,32 @@ mod tests {
         policy.fisher_vector_product(&mut ws, &x, 0.1, &mut hx);
         let error =
             hx.iter().zip(&got).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() / dot(&got, &got).sqrt();
-        assert!(residual < 1e-4 && error < 1e-4, "residual {residual}, against the whole {error}");
+        assert!(
+            residual < 1e-4 && error < 1e-4,
+            "residual {residual}, error against the whole batch {error}"
+        );
     }
 
     #[test]
-    fn the_surrogate_grows_along_its_gradient_and_the_search_keeps_or_restores() {
+    fn the_line_search_takes_a_step_uphill_or_restores_the_parameters() {
         let (mut policy, rollout, [adv_r, adv_c]) = sample(500);
         let (adv_c, no_critic) = ([adv_c], Estimate::default());
         let batch = batch(&rollout, &adv_r, &adv_c, &no_critic);
         let mut region = TrustRegion::default();
         region.centre(&policy, &batch);
-        let before = region.measure(&policy, &batch);
+        let before = region.trial(&policy, &batch);
         let mut g = vec![0.0; policy.params().len()];
         region.gradient(&policy, batch.adv_r, &mut g);
         assert!(before.kl.abs() < 1e-12 && (before.ratio - 1.0).abs() < 1e-9);
 
         let start = policy.params().to_vec();
         let none = region.line_search(&mut policy, &batch, &g, 0.5, 5, |_| false);
-        assert_eq!((none, policy.params()), (0, &start[..]), "restored");
-        // the first trials are too long for this KL
+        assert_eq!((none, policy.params()), (0, &start[..]), "the parameters were not restored");
+        // The first trials exceed this KL.
         let step: Vec<f64> = g.iter().map(|g| 20.0 * g).collect();
         let taken = region
             .line_search(&mut policy, &batch, &step, 0.5, 30, |t| t.kl <= 1e-4 && t.surr_r > before.surr_r);
-        let after = region.measure(&policy, &batch);
+        let after = region.trial(&policy, &batch);
         assert!(taken > 1 && after.kl <= 1e-4 && after.surr_r > before.surr_r, "{taken} {after:?}");
     }
 }

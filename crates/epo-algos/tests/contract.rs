@@ -1,14 +1,14 @@
-//! What every algorithm owes to the rest: the same bits on any number of threads, resumption to the bit, a
-//! defined outcome for bad luck, reports in the declared order.
+//! The contract of every algorithm: the same bits on any number of threads and after a restore. Invalid input has a
+//! defined outcome, and reports have the declared order.
 
 mod common;
 
 use common::{COST, Learner, REWARD};
 use epo_algos::{
-    AlgoConfig, CpoParams, IpoParams, KlDirection, P3oParams, PpoLagParams, PpoParams, UpdateConfig,
-    UpdateError, UpdateReport,
+    AlgoConfig, CpoParams, KlDirection, P3oParams, PpoParams, UpdateConfig, UpdateError, UpdateReport,
 };
 use epo_nn::Dist;
+use toml::{Table, Value};
 
 fn configs() -> Vec<AlgoConfig> {
     AlgoConfig::all_defaults()
@@ -34,17 +34,17 @@ fn the_bits_do_not_depend_on_the_threads() {
         };
         let one = on(1);
         for n in [2, 4] {
-            assert!(one == on(n), "{}: {n} threads part from one", config.name());
+            assert!(one == on(n), "{}: {n} threads give other bits than one", config.name());
         }
     }
 }
 
 #[test]
-fn a_restored_algorithm_goes_on_to_the_bit() {
+fn a_restored_algorithm_continues_with_the_same_bits() {
     for config in configs() {
         let mut whole = Learner::new(&config, 3, 10);
         run(&mut whole, 3);
-        // through text, as a checkpoint does
+        // The state goes through text, as in a checkpoint.
         let state = serde_json::to_string(&whole.algo.state()).unwrap();
         let mut resumed = Learner::new(&config, 3, 10);
         resumed.algo.restore(&serde_json::from_str(&state).unwrap()).unwrap();
@@ -62,11 +62,11 @@ fn a_restored_algorithm_goes_on_to_the_bit() {
 }
 
 #[test]
-fn a_foreign_state_is_refused() {
+fn a_state_of_another_algorithm_is_refused() {
     for name in ["epo", "ppo-lag", "appo", "p3o"] {
         let mut learner = Learner::new(&AlgoConfig::by_name(name).unwrap(), 3, 10);
         let error = learner.algo.restore(&serde_json::json!({"nonsense": 1}));
-        assert!(error.is_err(), "{name} took it");
+        assert!(error.is_err(), "{name} accepted a state of another algorithm");
     }
 }
 
@@ -82,13 +82,13 @@ fn reports_hold_the_declared_metrics_in_order_and_finite() {
         let mut keys: Vec<_> = declared.iter().map(|m| m.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), declared.len(), "{}: a column twice", config.name());
+        assert_eq!(keys.len(), declared.len(), "{}: a column is declared twice", config.name());
         assert!(declared.iter().all(|m| epo_algos::report::ALL.contains(m)), "{}", config.name());
     }
 }
 
 #[test]
-fn parameters_stay_finite_whatever_the_signals() {
+fn parameters_stay_finite_for_extreme_rewards_costs_and_limits() {
     let cases = [
         ("no variance in the reward", [0.5; 3], COST, 5.0),
         ("no reward and no cost", [0.0; 3], [0.0; 3], 5.0),
@@ -117,7 +117,7 @@ fn parameters_stay_finite_whatever_the_signals() {
 }
 
 #[test]
-fn no_signal_leaves_the_policy_where_it_is() {
+fn advantages_of_zero_leave_the_policy_unchanged() {
     for config in configs() {
         let mut learner = Learner::new(&config, 3, 10);
         let no_bonus = UpdateConfig { entropy: 0.0, ..common::update_config() };
@@ -135,12 +135,12 @@ fn no_signal_leaves_the_policy_where_it_is() {
 }
 
 #[test]
-fn a_nan_from_the_environment_is_named_before_anything_moves() {
+fn a_nan_from_the_environment_is_named_before_a_parameter_changes() {
     for (what, reward, cost) in
         [("reward advantage", [f64::NAN; 3], COST), ("cost advantage", REWARD, [f64::INFINITY; 3])]
     {
         let mut learner = Learner::new(&AlgoConfig::by_name("epo").unwrap(), 3, 10);
-        // the reading cannot hold it; the lab reports such a step itself, this is the second line
+        // The training loop reports such a step itself. This check is the second one.
         let before = learner.bits();
         learner.collect(REWARD, COST);
         let n = learner.rollout.len();
@@ -164,7 +164,7 @@ fn a_non_finite_gradient_is_named_and_never_reaches_a_parameter() {
                 "logp" => parts.rollout.logp[7] = f64::NEG_INFINITY,
                 _ => parts.reward.target[7] = f64::INFINITY,
             });
-            // CPO takes the ratio 1 at the centre and its line search refuses a step that is not finite
+            // CPO does not read ln π_old at the centre, and its line search refuses a step that is not finite.
             let refused = config.name() == "cpo" && spoil == "logp";
             assert!(
                 refused || matches!(result, Err(UpdateError::NotFinite { .. })),
@@ -177,23 +177,90 @@ fn a_non_finite_gradient_is_named_and_never_reaches_a_parameter() {
     }
 }
 
+/// Parameters for which a negative number makes sense.
+const MAY_BE_NEGATIVE: [&str; 4] =
+    ["algo.alpha_thresholds", "algo.psi_max", "algo.psi_slope", "train.entropy"];
+
+/// Returns copies of `table` in which one number has been replaced by `value`, each with the key of that number.
+/// A parameter that is `"auto"` counts as a number. Every entry of an array is replaced in turn.
+fn with_one_number_replaced(table: &Table, value: f64) -> Vec<(String, Table)> {
+    let mut copies = Vec::new();
+    for (key, old) in table {
+        let replaced: Vec<Value> = match old {
+            Value::Integer(_) | Value::Float(_) => vec![Value::Float(value)],
+            Value::String(text) if text == "auto" => vec![Value::Float(value)],
+            Value::Array(entries) => (0..entries.len())
+                .map(|i| {
+                    let mut entries = entries.clone();
+                    entries[i] = Value::Float(value);
+                    Value::Array(entries)
+                })
+                .collect(),
+            _ => vec![],
+        };
+        for new in replaced {
+            let mut copy = table.clone();
+            copy.insert(key.clone(), new);
+            copies.push((key.clone(), copy));
+        }
+    }
+    copies
+}
+
+/// Asserts that `build` refuses NaN, both infinities and −1 in every number of `table`, and that the error names the
+/// key. Numbers of an integer type are refused when the table is read.
+fn refuses_bad_numbers<T: serde::de::DeserializeOwned>(
+    prefix: &str,
+    table: &Table,
+    build: impl Fn(&T) -> Result<(), UpdateError>,
+) {
+    let mut tried = 0;
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+        for (key, copy) in with_one_number_replaced(table, value) {
+            tried += 1;
+            let dotted = format!("{prefix}.{key}");
+            let Ok(config) = copy.try_into::<T>() else {
+                assert!(table[&key].is_integer(), "{dotted} = {value} cannot be read");
+                continue;
+            };
+            match build(&config) {
+                Err(UpdateError::Config { key: named, .. }) => assert_eq!(named, dotted, "{value}"),
+                other => assert!(
+                    value == -1.0 && other.is_ok() && MAY_BE_NEGATIVE.contains(&&*dotted),
+                    "{dotted} = {value} of {table:?}: {other:?}"
+                ),
+            }
+        }
+    }
+    assert!(tried > 0, "no number was tried in {table:?}");
+}
+
+/// This test fails if the check of an algorithm forgets one of its parameters.
 #[test]
-fn a_senseless_setting_is_refused_by_name() {
+fn a_bad_number_is_refused_in_every_parameter_of_every_algorithm() {
+    let (update, ppo) = (UpdateConfig::default(), AlgoConfig::by_name("ppo").unwrap());
+    for config in configs() {
+        let table = Table::try_from(&config).unwrap();
+        refuses_bad_numbers("algo", &table, |config: &AlgoConfig| {
+            config.build(&update, &common::DISCOUNT).map(|_| ())
+        });
+    }
+    let table = Table::try_from(&update).unwrap();
+    refuses_bad_numbers("train", &table, |update| ppo.build(update, &common::DISCOUNT).map(|_| ()));
+    let table = Table::try_from(common::DISCOUNT).unwrap();
+    refuses_bad_numbers("train", &table, |discount| ppo.build(&update, discount).map(|_| ()));
+}
+
+/// The test above tries numbers that no parameter allows. This one tries the bounds of single parameters.
+#[test]
+fn a_number_beyond_its_bound_is_refused_by_name() {
     let ppo = AlgoConfig::by_name("ppo").unwrap();
     let bad_algo = [
         (AlgoConfig::P3o(P3oParams { kappa_growth: 0.0, ..P3oParams::default() }), "algo.kappa_growth"),
         (AlgoConfig::Ppo(PpoParams { clip: 0.0 }), "algo.clip"),
-        (
-            AlgoConfig::PpoLag(PpoLagParams { lambda_lr: f64::NAN, ..PpoLagParams::default() }),
-            "algo.lambda_lr",
-        ),
-        (AlgoConfig::Ipo(IpoParams { kappa: -1.0, ..IpoParams::default() }), "algo.kappa"),
+        (AlgoConfig::Ppo(PpoParams { clip: 1.0 }), "algo.clip"),
         (AlgoConfig::Cpo(CpoParams { search_decay: 1.5, ..CpoParams::default() }), "algo.search_decay"),
         (AlgoConfig::Cpo(CpoParams { c_scale: Some(0.0), ..CpoParams::default() }), "algo.c_scale"),
-        (
-            AlgoConfig::P3o(P3oParams { violation_scale: Some(f64::NAN), ..P3oParams::default() }),
-            "algo.violation_scale",
-        ),
     ];
     for (config, want) in bad_algo {
         match config.build(&UpdateConfig::default(), &common::DISCOUNT) {
@@ -204,9 +271,6 @@ fn a_senseless_setting_is_refused_by_name() {
     for (config, want) in [
         (UpdateConfig { passes: 0, ..UpdateConfig::default() }, "train.passes"),
         (UpdateConfig { minibatch: 0, ..UpdateConfig::default() }, "train.minibatch"),
-        (UpdateConfig { entropy: f64::NAN, ..UpdateConfig::default() }, "train.entropy"),
-        (UpdateConfig { lr: -1.0, ..UpdateConfig::default() }, "train.lr"),
-        (UpdateConfig { target_kl: f64::NAN, ..UpdateConfig::default() }, "train.target_kl"),
     ] {
         match ppo.build(&config, &common::DISCOUNT) {
             Err(UpdateError::Config { key, .. }) => assert_eq!(key, want),
@@ -224,7 +288,10 @@ fn the_kl_stop_ends_the_passes_for_policy_and_critics_alike() {
         learner.algo = ppo.build(&config, &common::DISCOUNT).unwrap();
         let report = run(&mut learner, 1).remove(0);
         let counters = learner.agent.counters();
-        assert_eq!(counters["policy.adam.t"], counters["critic_r.adam.t"], "as many steps");
+        assert_eq!(
+            counters["policy.adam.t"], counters["critic_r.adam.t"],
+            "policy and critics make the same number of steps"
+        );
         (report.get(epo_algos::report::STOP_ITER).unwrap(), report.get(epo_algos::report::KL).unwrap())
     };
     for direction in [KlDirection::OldNew, KlDirection::NewOld] {
@@ -232,7 +299,11 @@ fn the_kl_stop_ends_the_passes_for_policy_and_critics_alike() {
         assert!(stopped == 1.0 && kl > 1e-6, "{stopped} {kl}");
         assert_eq!(passes(1e9, direction).0, 10.0);
     }
-    assert_ne!(passes(1e9, KlDirection::OldNew).1, passes(1e9, KlDirection::NewOld).1, "two divergences");
+    assert_ne!(
+        passes(1e9, KlDirection::OldNew).1,
+        passes(1e9, KlDirection::NewOld).1,
+        "the two directions must give different values"
+    );
 }
 
 #[test]
@@ -250,7 +321,7 @@ fn configuration_round_trips_and_unknown_keys_are_refused() {
 }
 
 #[test]
-fn the_learning_rate_of_the_policy_decays_to_nothing_and_the_critics_stays() {
+fn the_learning_rate_decays_to_zero_for_the_policy_only() {
     let config = AlgoConfig::by_name("ppo-lag").unwrap();
     let at = |index: u32| {
         let mut learner = Learner::new(&config, 3, 10);
@@ -259,15 +330,15 @@ fn the_learning_rate_of_the_policy_decays_to_nothing_and_the_critics_stays() {
         learner.epoch = index;
         let lr = run(&mut learner, 1)[0].get(epo_algos::report::LR).unwrap();
         let moved = learner.agent.policy.params() != before;
-        assert!(learner.agent.critic_r.net.params() != critic, "the critic learns on");
+        assert!(learner.agent.critic_r.net.params() != critic, "the critic must still learn");
         (lr, moved)
     };
     assert_eq!([at(0), at(5)].map(|(lr, moved)| (lr, moved)), [(3e-3, true), (1.5e-3, true)]);
     assert_eq!(at(10), (0.0, false));
 }
 
-/// Kills: a divergence or ratio of an earlier pass, of a minibatch, or of the policy against itself; a stop that reads
-/// the divergence of an earlier pass.
+/// This test fails if the divergence or the ratio is that of an earlier pass, of a minibatch, or of the policy against
+/// itself. It also fails if the KL stop reads the divergence of an earlier pass.
 #[test]
 fn divergence_and_ratio_are_those_of_the_whole_batch_after_the_last_pass() {
     let config = AlgoConfig::by_name("epo").unwrap();
@@ -279,7 +350,7 @@ fn divergence_and_ratio_are_those_of_the_whole_batch_after_the_last_pass() {
         let before = learner.agent.policy.clone();
         let report = run(&mut learner, 1).remove(0);
 
-        // the same from the policies before and after, over all samples
+        // The expected values come from the policies before and after, over all samples.
         let (mut old, mut new) = (Dist::default(), Dist::default());
         let (obs, mut ws) = (&learner.rollout.obs, before.workspace(256));
         before.dist(obs, &mut ws, &mut old);
@@ -300,11 +371,11 @@ fn divergence_and_ratio_are_those_of_the_whole_batch_after_the_last_pass() {
     let kls = [1, 2, 3].map(|passes| after(passes, false, 0.0).0);
     assert!(kls[0] < kls[1] && kls[1] < kls[2], "each pass moves the policy: {kls:?}");
     let between = (kls[1] + kls[2]) / 2.0;
-    assert_eq!(after(10, true, between), (kls[2], 3.0), "the third pass is the first beyond the bound");
+    assert_eq!(after(10, true, between), (kls[2], 3.0), "the third pass is the first above the bound");
 }
 
 #[test]
-fn the_weight_of_the_cost_is_taken_anew_before_each_pass() {
+fn the_weight_of_the_cost_is_computed_before_each_pass() {
     let config = AlgoConfig::by_name("epo").unwrap();
     let weight = |passes| {
         let mut learner = Learner::new(&config, 3, 10);
@@ -313,12 +384,13 @@ fn the_weight_of_the_cost_is_taken_anew_before_each_pass() {
         learner.algo = config.build(&shared, &common::DISCOUNT).unwrap();
         run(&mut learner, 1)[0].get(epo_algos::report::COST_WEIGHT).unwrap()
     };
-    assert_ne!(weight(1), weight(10), "the policy has moved, and the surrogate with it");
+    assert_ne!(weight(1), weight(10), "the policy has changed, so the weight must change");
 }
 
 #[test]
-fn an_evaluation_that_nobody_reads_is_left_out_without_a_trace() {
-    // without a KL stop only some objectives ask for the whole batch between passes; a stop that never acts always does
+fn leaving_out_an_unread_evaluation_changes_no_bit() {
+    // Without a KL stop only some objectives read the whole batch between passes. A KL stop always evaluates it, even if
+    // it never acts.
     for config in configs() {
         let trained = |kl_stop| {
             let mut learner = Learner::new(&config, 3, 10);

@@ -1,5 +1,5 @@
-//! `docs/epo.md` and `docs/algorithms.md` name tests, functions, files and algorithms that exist. Parameters and metrics
-//! of the pages are checked in `epo-cli/tests/docs.rs`.
+//! Claim: the tests, functions, files and algorithms that `docs/epo.md` and `docs/algorithms.md` name exist.
+//! `epo-cli/tests/docs.rs` checks the parameters and metrics of the pages.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `dlogp` is the derivative of the loss, for every objective, and reaches the parameters through the network.
+//! Claim: for every objective, `dlogp` is the derivative of the loss, and it reaches the parameters through the network.
 
 use epo_algos::{
     AlgoConfig, CostClip, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams, Pmn, Smooth,
@@ -87,7 +87,7 @@ fn dlogp_is_the_derivative_of_the_loss() {
 
 #[test]
 fn the_gradient_reaches_the_parameters() {
-    // along the gradient g the loss changes by ‖g‖ per unit length; f32 networks, so a coarse step
+    // Along the gradient g the loss changes by ‖g‖ per unit length. Networks compute in f32, so the step is coarse.
     for space in [ActionSpace::symmetric(2), ActionSpace::Discrete { n: 3 }] {
         let mut stream = Stream::new(9, Purpose::Random, 1);
         let policy = Policy::new(4, &[16, 16], &space, &mut stream);
@@ -100,7 +100,7 @@ fn the_gradient_reaches_the_parameters() {
         }
         ws.load(&obs, &actions);
         let mut samples = Samples::new(n);
-        // ratios within 0.9 … 1.1: no sample crosses the clip on the way
+        // Ratios are between 0.9 and 1.1, so no sample crosses the clip.
         samples.logp = policy.log_prob(&mut ws).to_vec();
         samples.logp_old = samples.logp.iter().enumerate().map(|(i, l)| l - 0.1 * (i as f64).sin()).collect();
         for (name, mut objective) in objectives() {

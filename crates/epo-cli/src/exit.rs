@@ -1,7 +1,5 @@
 //! Exit codes, the same for every command.
 
-use std::process::ExitCode;
-
 use epo_lab::LabError;
 use epo_lab::config::ConfigError;
 use epo_tasks::TaskError;
@@ -26,12 +24,6 @@ pub(crate) enum Code {
     Io = 74,
     /// The command was interrupted, or the run is in use by another process. It can be resumed.
     Interrupted = 75,
-}
-
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
-        Self::from(code as u8)
-    }
 }
 
 impl Code {
@@ -63,9 +55,10 @@ impl Code {
 
     fn of_lab(error: &LabError) -> Self {
         match error {
-            LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => {
-                Self::Usage
-            }
+            LabError::Config(_)
+            | LabError::Exists(_)
+            | LabError::Task(TaskError::Unknown { .. } | TaskError::NotSimulated { .. })
+            | LabError::MakeEnv(epo_core::EnvError::SeedTooLarge { .. }) => Self::Usage,
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } | LabError::Moved(_) => Self::Io,
             LabError::Interrupted(_) | LabError::Locked { .. } => Self::Interrupted,
@@ -93,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_run_decides_its_code() {
+    fn every_error_has_its_exit_code() {
         let failure =
             |cause| LabError::from(EnvFailure { task: "T".into(), env: 1, seed: 2, step: 3, cause });
         let nan = EnvError::NotFinite { what: "the reward".into(), value: f64::NAN };
@@ -104,6 +97,7 @@ mod tests {
             (failure(EnvError::Panicked("oh".into())), Code::Failed),
             (io, Code::Io),
             (LabError::Exists("run".into()), Code::Usage),
+            (LabError::MakeEnv(EnvError::SeedTooLarge { seed: 1 << 40 }), Code::Usage),
             (LabError::Config(ConfigError::Assignment("x".into())), Code::Usage),
             (LabError::Run { why: "damaged".into(), path: "run".into() }, Code::Corrupt),
         ] {

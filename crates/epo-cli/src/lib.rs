@@ -6,8 +6,10 @@
 //! | crate | what it has for you |
 //! |---|---|
 //! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
+//! | [`epo_replay`] | replays of episodes as HTML pages and animated pictures |
 //! | [`epo_lab`] | runs: [`Trainer`](epo_lab::train::Trainer), configuration, evaluation, checkpoints, sweeps |
 //! | [`epo_theory`] | small problems with exact optima, and the paper's theorems as checks |
+//! | [`epo_dash`] | a web page that shows runs while they train |
 //! | [`epo_report`] | reports on run folders |
 //! | `epo_algos` | the algorithms: a new one implements `AlgoSpec` and `Objective` |
 //! | [`epo_nn`] | networks, policies and optimisers |
@@ -36,6 +38,7 @@
 //! }
 //! ```
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -72,8 +75,16 @@ enum Command {
     Bench(commands::bench::Args),
     /// Write one episode of a random policy to a file that a viewer can show
     Rollout(commands::rollout::Args),
+    /// Play episodes of a run and write them as an HTML page that shows where costs were paid
+    Replay(Box<commands::replay::Args>),
+    /// Write the model of a task as MJCF, for MuJoCo and its viewers
+    Model(commands::model::Args),
+    /// Export the trained policy of a run
+    Export(commands::export::Args),
     /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
+    /// Show runs in the browser while they train
+    Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
     Sweep(commands::sweep::Args),
     /// Repeat an experiment of the paper and write its report
@@ -88,15 +99,37 @@ enum Command {
 /// [`epo_tasks::register_env`] for each task of the program. With `|| Ok(())` only the published tasks exist. A sweep
 /// starts this same program for each of its runs, so the registered tasks exist there too.
 pub fn run(register: impl FnOnce() -> Result<(), TaskError>) -> ExitCode {
+    main(Cli::try_parse, register).into()
+}
+
+/// Does the same as [`run`] with the given arguments, the first of which is the name of the program. Returns the exit
+/// code.
+///
+/// `program` is the command that starts this program again, for the runs of a sweep: for a Python module that is the
+/// interpreter with its arguments.
+pub fn run_as(program: Vec<OsString>, args: Vec<OsString>) -> u8 {
+    output::set_program(program);
+    main(|| Cli::try_parse_from(args), || Ok(()))
+}
+
+fn main(
+    parse: impl FnOnce() -> Result<Cli, clap::Error>,
+    register: impl FnOnce() -> Result<(), TaskError>,
+) -> u8 {
     epo_lab::sweep::die_with_parent();
-    let result = register().map_err(anyhow::Error::from).and_then(|()| command(Cli::parse().command));
-    match result {
-        Ok(code) => code.into(),
+    let result = register().map_err(anyhow::Error::from).and_then(|()| match parse() {
+        Ok(cli) => command(cli.command),
+        // help and version are errors to clap, with the exit code 0
         Err(error) => {
-            tell!("error: {}", exit::message(&error));
-            exit::Code::of(&error).into()
+            let _ = error.print(); // a closed pipe is not an error
+            Ok(if error.exit_code() == 0 { exit::Code::Done } else { exit::Code::Usage })
         }
-    }
+    });
+    let code = result.unwrap_or_else(|error| {
+        tell!("error: {}", exit::message(&error));
+        exit::Code::of(&error)
+    });
+    code as u8
 }
 
 fn command(command: Command) -> anyhow::Result<exit::Code> {
@@ -108,7 +141,11 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Parity(args) => commands::parity::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
+        Command::Replay(args) => commands::replay::run(*args),
+        Command::Model(args) => commands::model::run(args),
+        Command::Export(args) => commands::export::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(args),
         Command::Repro(args) => commands::repro::run(args),
         Command::Theory(args) => commands::theory::run(args),

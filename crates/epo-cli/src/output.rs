@@ -1,6 +1,8 @@
 //! Prints results and messages.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 /// Writes a line to stderr. Errors are ignored, so a closed stderr does not end the command.
 macro_rules! tell {
@@ -19,9 +21,23 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// The command that starts this program again, if it is not the path of the executable.
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the command that starts this program again. The first call counts.
+pub(crate) fn set_program(command: Vec<OsString>) {
+    let _ = PROGRAM.set(command);
+}
+
+/// Returns the command that starts this program again: a program and its first arguments.
+pub(crate) fn program_command() -> std::io::Result<Vec<OsString>> {
+    PROGRAM.get().cloned().map_or_else(|| Ok(vec![std::env::current_exe()?.into()]), Ok)
+}
+
 /// Returns the name or path with which this program was started, for commands that the user can copy.
 pub(crate) fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "epo".to_owned())
+    let named = std::env::args().next().filter(|_| PROGRAM.get().is_none());
+    named.unwrap_or_else(|| "epo".to_owned())
 }
 
 /// Returns a number with its noun: `1 run`, `2 runs`.

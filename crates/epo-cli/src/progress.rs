@@ -16,14 +16,14 @@ use crate::output::duration;
 /// Progress of one run.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    to: To,
+    target: Target,
     /// Number of environment steps of the whole run.
     steps: u64,
     limit: f64,
     /// Metrics of the algorithm that are shown, each with its symbol.
     headlines: &'static [(&'static str, Metric)],
-    /// Whether the user has been told that the run is stopping.
-    told: bool,
+    /// Whether the message that the run is stopping was printed.
+    stop_printed: bool,
     /// Total steps and total seconds after each of the last epochs.
     recent: VecDeque<(u64, f64)>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Progress {
 const RECENT: usize = 20;
 
 #[derive(Debug)]
-enum To {
+enum Target {
     Nowhere,
     Lines,
     Bar(ProgressBar),
@@ -42,9 +42,9 @@ impl Progress {
     /// Returns the progress display of a run that has made `done` steps. `NO_COLOR` removes the colours of the bar.
     pub(crate) fn new(run: &ResolvedRun, done: u64, quiet: bool) -> Self {
         let steps = run.total_steps();
-        let to = match (quiet, std::io::stderr().is_terminal()) {
-            (true, _) => To::Nowhere,
-            (_, false) => To::Lines,
+        let target = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Target::Nowhere,
+            (_, false) => Target::Lines,
             _ => {
                 let bar = ProgressBar::new(steps);
                 let template = match std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) {
@@ -55,41 +55,41 @@ impl Progress {
                     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
                 );
                 bar.set_position(done);
-                To::Bar(bar)
+                Target::Bar(bar)
             }
         };
         let (limit, headlines) = (run.run.limit, run.algo.info().headlines);
-        Self { to, steps, limit, headlines, told: false, recent: VecDeque::new() }
+        Self { target, steps, limit, headlines, stop_printed: false, recent: VecDeque::new() }
     }
 
     /// Prints a line above the bar, unless `--quiet` is given.
     pub(crate) fn note(&self, text: &str) {
-        match &self.to {
-            To::Nowhere => {}
-            To::Lines => tell!("{text}"),
-            To::Bar(bar) => bar.suspend(|| tell!("{text}")),
+        match &self.target {
+            Target::Nowhere => {}
+            Target::Lines => tell!("{text}"),
+            Target::Bar(bar) => bar.suspend(|| tell!("{text}")),
         }
     }
 
     /// Prints a line even with `--quiet`.
     pub(crate) fn warn(&self, text: &str) {
-        match &self.to {
-            To::Nowhere => tell!("{text}"),
+        match &self.target {
+            Target::Nowhere => tell!("{text}"),
             _ => self.note(text),
         }
     }
 
     /// Shows the metrics of an epoch.
     pub(crate) fn row(&mut self, row: &Row, stop: &AtomicBool) {
-        if stop.load(Relaxed) && !std::mem::replace(&mut self.told, true) {
+        if stop.load(Relaxed) && !std::mem::replace(&mut self.stop_printed, true) {
             self.note("stopping after this epoch");
         }
         let done = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
         let left = self.remaining(done, value(row, metrics::TIME_TOTAL).unwrap_or(0.0));
-        match &self.to {
-            To::Nowhere => {}
-            To::Lines => tell!("{done}/{} {}", self.steps, self.summary(row)),
-            To::Bar(bar) => {
+        match &self.target {
+            Target::Nowhere => {}
+            Target::Lines => tell!("{done}/{} {}", self.steps, self.summary(row)),
+            Target::Bar(bar) => {
                 let left = left.map_or(String::new(), |s| format!("{} left  ", duration(s)));
                 bar.set_message(left + &self.summary(row));
                 bar.set_position(done);
@@ -110,7 +110,7 @@ impl Progress {
 
     /// Ends the display and leaves its last state on the screen.
     pub(crate) fn finish(&self) {
-        if let To::Bar(bar) = &self.to {
+        if let Target::Bar(bar) = &self.target {
             bar.abandon();
         }
     }
@@ -165,12 +165,12 @@ pub(crate) fn with_bar<T>(episodes: usize, quiet: bool, watch: &Watch, work: imp
 mod tests {
     use super::*;
 
-    /// Fails if the estimate uses only the last epoch, or the whole run.
+    /// This test fails if the estimate uses only the last epoch, or the whole run.
     #[test]
     fn the_remaining_time_is_that_of_the_last_epochs() {
         let run = ResolvedRun::from_layers(None, &["run.steps=1e6".to_owned()]).unwrap();
         let mut progress = Progress::new(&run, 0, true);
-        assert_eq!(progress.remaining(10_000, 100.0), None, "one epoch is no speed");
+        assert_eq!(progress.remaining(10_000, 100.0), None, "one epoch gives no estimate");
         // 1 s per epoch from here on; the last one takes 3 s
         let left: Vec<_> =
             (1..=30).map(|k| progress.remaining(10_000 + 10_000 * k, 100.0 + k as f64)).collect();

@@ -1,5 +1,5 @@
-//! Claim: crates depend on each other as `ARCHITECTURE.md` says, every crate is in it, the files and functions in its
-//! picture of an iteration exist, and only `epo-mujoco` has unsafe code.
+//! Claim: `ARCHITECTURE.md` lists every crate and its dependencies. The files and functions in its picture of an
+//! iteration exist. Only `epo-mujoco` has unsafe code.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The rows of the table, highest first: a crate and what it may use.
+/// Returns the rows of the table, highest first: a crate and the crates that it may use.
 fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
     let rows: Vec<(String, String)> = text
         .lines()
@@ -35,7 +35,7 @@ fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
     rows.iter().enumerate().map(|(i, (name, words))| (name.clone(), may_use(i, words))).collect()
 }
 
-/// What each crate of the workspace depends on within the workspace: (name, only for development).
+/// Returns the dependencies of each crate within the workspace, as (name, only for development).
 fn dependencies() -> BTreeMap<String, BTreeSet<(String, bool)>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -76,7 +76,7 @@ fn every_crate_is_in_the_table_and_arrows_go_down_it() {
 }
 
 #[test]
-fn the_two_arrows_that_matter_most_are_absent_however_indirect() {
+fn algorithms_do_not_reach_mujoco_and_tasks_do_not_reach_networks() {
     let dependencies = dependencies();
     let reach = |from: &str| {
         let (mut seen, mut todo) = (BTreeSet::new(), vec![from.to_owned()]);
@@ -96,7 +96,7 @@ fn the_two_arrows_that_matter_most_are_absent_however_indirect() {
 }
 
 #[test]
-fn the_reader_of_the_table_understands_its_words() {
+fn the_parser_of_the_table_works() {
     let text = "| crate | purpose | may use |\n|---|---|---|\n| `epo-a` | x | everything below |\n\
                 | `epo-b` | x | everything below but `epo-d` |\n| `epo-c` | x | `epo-d` |\n| `epo-d` | x | – |\n";
     let got: Vec<_> = table(text).into_iter().map(|(_, uses)| uses.into_iter().collect::<Vec<_>>()).collect();
@@ -104,7 +104,7 @@ fn the_reader_of_the_table_understands_its_words() {
     assert_eq!(got, want);
 }
 
-/// The files of the picture, each with the functions named after it on the same line.
+/// Returns the files of the picture, each with the functions on the same line.
 fn picture(text: &str) -> Vec<(&str, Vec<&str>)> {
     let block = text.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
     let rows = block.lines().filter_map(|line| {
@@ -114,7 +114,7 @@ fn picture(text: &str) -> Vec<(&str, Vec<&str>)> {
     rows.collect()
 }
 
-/// Kills: a file that was moved or a function that was renamed while the picture stayed.
+/// This test fails if a file is moved or a function is renamed while the picture stays as it is.
 #[test]
 fn every_file_and_function_of_the_picture_exists() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -152,7 +152,7 @@ fn only_epo_mujoco_has_unsafe_code() {
     let word = ["un", "safe"].concat(); // this file is searched too
     let is_code = |line: &str| {
         let code = line.split("//").next().unwrap_or_default();
-        // prose may speak of it; code has a block or an item after it
+        // Comments may use the word. In code a block or an item follows it.
         let opens = |after: &str| {
             let after = after.trim_start();
             after.is_empty()
@@ -167,11 +167,11 @@ fn only_epo_mujoco_has_unsafe_code() {
     let (inside, outside): (Vec<_>, Vec<_>) =
         files.iter().partition(|path| path.components().any(|c| c.as_os_str() == "epo-mujoco"));
     let uses = |path: &&&PathBuf| fs::read_to_string(path).unwrap().lines().any(is_code);
-    assert!(inside.iter().any(|path| uses(&path)), "the search finds what is there");
+    assert!(inside.iter().any(|path| uses(&path)), "the search does not find the unsafe code of epo-mujoco");
     let offenders: Vec<_> = outside.iter().filter(uses).collect();
     assert!(offenders.is_empty(), "{offenders:?}");
 
-    // and the compiler refuses it: every other crate takes the workspace's lints, which deny it
+    // The compiler refuses it too: the lints of the workspace deny it, and every other crate uses them.
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(manifest.contains(&format!("{word}_code = \"deny\"")));
     for name in dependencies().keys().filter(|name| *name != "epo-mujoco") {

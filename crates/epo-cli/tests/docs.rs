@@ -1,6 +1,9 @@
-//! Claim: the pages agree with the program. Every relative link and anchor in a Markdown file leads somewhere, every
-//! `epo …` command has a subcommand and flags that exist, every key and default is that of the code, every metric is in
-//! the glossary, and the recorded action of `docs/data/policy-check.json` is the one that the policy takes.
+//! Claim: the pages agree with the program.
+//!
+//! - Every relative link and anchor in a Markdown file has a target.
+//! - The subcommand and the flags of every `epo …` command exist.
+//! - Every key and default is that of the code, and every metric is in the glossary.
+//! - The policy computes the action that `docs/data/policy-check.json` records.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -93,7 +96,7 @@ fn links(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_link_and_anchor_leads_somewhere() {
+fn every_link_and_anchor_has_a_target() {
     let (mut checked, mut broken) = (0, Vec::new());
     for (path, text) in pages() {
         for target in split(&text).0.into_iter().flat_map(links).filter(|t| !t.contains("://")) {
@@ -110,7 +113,7 @@ fn every_link_and_anchor_leads_somewhere() {
             }
         }
     }
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    assert!(broken.is_empty(), "links without a target:\n{}", broken.join("\n"));
     assert!(checked > 150, "the pages were not read: {checked} links");
 }
 
@@ -125,7 +128,7 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// What the program knows: subcommands, flags, keys, defaults, algorithms, tasks.
+/// The program's subcommands, flags, keys, defaults, algorithms and tasks.
 struct Known {
     help: BTreeMap<String, String>,
     /// `run` and `train` with the defaults of the navigation tasks.
@@ -172,7 +175,7 @@ impl Known {
     }
 }
 
-/// Something that a page says and the program does not: what it is about, and where.
+/// A statement of a page that the program contradicts: its subject, and the page.
 type Complaint = (String, String);
 
 /// The words of an `epo …` command without its comment and the brackets of a synopsis.
@@ -287,7 +290,7 @@ fn check_defaults(
     let prefix = format!("{table}.");
     let want = want.iter().map(|(key, value)| (format!("{prefix}{key}"), value.clone()));
     let mut want: BTreeMap<String, toml::Value> = want.collect();
-    // the program replaces 0 by the number of cores
+    // The program replaces 0 by the number of cores.
     want.entry("train.threads".to_owned()).and_modify(|value| *value = toml::Value::Integer(0));
     let got: BTreeMap<_, _> = got.iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
     let all: BTreeSet<&String> = want.keys().chain(got.keys().copied()).collect();
@@ -366,7 +369,8 @@ fn the_page_of_an_algorithm_names_the_metrics_of_its_own() {
     }
 }
 
-/// Kills: another clip, floor or divisor of the normaliser, a transposed weight, another activation, a changed tensor.
+/// This test fails if the normaliser has another clip, floor or divisor, if a weight is transposed, or if the
+/// activation or a tensor changes.
 #[test]
 fn the_recorded_action_is_the_one_that_the_policy_takes() {
     let recorded: Value = serde_json::from_str(&page("docs/data/policy-check.json")).unwrap();
@@ -384,13 +388,26 @@ fn the_recorded_action_is_the_one_that_the_policy_takes() {
     policy.act_deterministic(&normalized, &mut policy.workspace(1), &mut action);
     let moments = normalizer.moments();
     let still = |i: usize| moments.m2()[i] / (moments.count() - 1) as f64 <= 1e-4 && normalized[i] != 0.0;
-    assert!(normalized.contains(&5.0), "the clip does not take part");
-    assert!((0..obs.len()).any(still), "the floor of the deviation does not take part");
+    assert!(normalized.contains(&5.0), "no entry reaches the clip");
+    assert!((0..obs.len()).any(still), "no entry reaches the floor of the deviation");
     for (key, got) in [("normalized", &normalized), ("action", &action)] {
         let want: Vec<f64> = serde_json::from_value(recorded[key].clone()).unwrap();
         let close = |(want, got): (&f64, &f32)| (want - f64::from(*got)).abs() < 1e-6; // not every machine has FMA
         let same = want.len() == got.len() && want.iter().zip(got).all(close);
         assert!(same, "{key} in docs/data/policy-check.json should be {got:?}");
+    }
+}
+
+/// This test fails if a page states another number of tasks than the registry has.
+#[test]
+fn the_number_of_tasks_is_that_of_the_registry() {
+    let n = epo_tasks::tasks().len();
+    for (name, phrase) in [
+        ("README.md", format!("{n} Safety-Gymnasium tasks")),
+        ("docs/README.md", format!("the {n} tasks")),
+        ("docs/tasks.md", format!("The {n} tasks")),
+    ] {
+        assert!(page(name).contains(&phrase), "{name} does not say \"{phrase}\"");
     }
 }
 
@@ -402,7 +419,7 @@ fn the_citation_names_the_version_of_the_program() {
 }
 
 #[test]
-fn the_readers_of_this_test_read() {
+fn the_parsers_of_this_test_work() {
     let text = "# One `x`: two's\n[a](b.md#c) `[no](x)` ![i](j.svg)\n```sh\nepo bench env --task X # c\n[no](y)\n```\n`epo eval`";
     assert_eq!(anchors(text), ["one-x-twos".to_owned()].into());
     let targets: Vec<String> = split(text).0.into_iter().flat_map(links).collect();

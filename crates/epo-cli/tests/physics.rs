@@ -1,4 +1,4 @@
-//! `epo bench physics`: the short form of the check that fast physics is the same task, and its report.
+//! Tests of `epo bench physics` through the binary: a short comparison of both physics, and its output.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,9 +14,9 @@ fn rows(output: &Output) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
 }
 
-/// The random policy hardly touches anything, so few episodes are enough; nothing differs in the last task.
+/// The random policy touches few objects, so few episodes are enough. In the last task the two physics are identical.
 #[test]
-fn fast_physics_is_the_same_task_in_short() {
+fn a_short_comparison_finds_both_physics_equivalent() {
     let tasks = ["SafetyPointGoal1-v0", "SafetyPointPush1-v0", "SafetyPointButton2-v0"];
     let mut args = vec!["--json", "--policy", "random", "--episodes", "20", "--max-episodes", "20"];
     args.extend(tasks.iter().flat_map(|task| ["--task", task]));
@@ -51,9 +51,9 @@ fn fast_physics_is_the_same_task_in_short() {
     }
 }
 
-/// Few episodes of a driver that seeks collisions cannot show equality: the check says so, and does not guess.
+/// With a policy that seeks collisions, few episodes cannot show equivalence. This test fails if the check claims it.
 #[test]
-fn what_is_not_shown_is_not_claimed_and_results_are_kept() {
+fn too_few_episodes_show_no_equivalence_and_results_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("results.json");
     let out = file.to_str().unwrap();
@@ -65,15 +65,18 @@ fn what_is_not_shown_is_not_claimed_and_results_are_kept() {
     };
     let played = row(&rows(&first), "scripted");
     assert_eq!(played["equivalent"], false);
-    assert_ne!(played["published"], played["fast"], "the driver hits the box, and the physics part");
-    // what is there is not played again: other settings change nothing; what is missing is added
+    assert_ne!(
+        played["published"], played["fast"],
+        "the policy pushes the box, so the two physics must differ"
+    );
+    // Results that exist are not computed again, also with other settings. Missing ones are added.
     let second = check(&[&small[..], &["--policy", "scripted", "--policy", "random", "--json"]].concat());
     let (kept, saved): (_, Vec<Value>) =
         (rows(&second), serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap());
     assert_eq!(kept, saved);
     assert_eq!(row(&kept, "scripted")["published"], played["published"]);
     assert_eq!(row(&kept, "random")["episodes"], 6);
-    // and the number of threads changes nothing
+    // The number of threads does not change the results.
     let again = check(&["--task", "SafetyPointPush1-v0", "--episodes", "6", "--max-episodes", "6", "--json"]);
     assert_eq!(rows(&again).iter().filter(|r| r["policy"] == "scripted").count(), 6);
     for policy in ["random", "scripted"] {

@@ -1,4 +1,4 @@
-//! `epo report` through the binary: what it writes, and what it says about folders it cannot use.
+//! Tests of `epo report` through the binary: the files that it writes, and its messages about folders that it cannot use.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -67,25 +67,22 @@ fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
         assert!(out.join(file).metadata().is_ok_and(|m| m.len() > 0), "{file}");
     }
     let page = fs::read_to_string(out.join("index.html")).unwrap();
-    for remote in ["http://", "https://", "src=", "@import", "url(", "<script", "<link"] {
+    for remote in ["http://", "https://", "src=", "@import", "url(", "<script ", "<link", "fetch("] {
         let found = page.replace("http://www.w3.org/2000/svg", "").contains(remote);
-        assert!(!found, "the page must not reach out: {remote}");
+        assert!(!found, "the page loads something from a network: {remote}");
     }
     let stdout = text(&got.stdout);
     assert!(stdout.contains("| SafetyPointGoal1-v0 | EPO | 3 | 21.00 ± 1.00 |"), "{stdout}");
-    assert!(
-        stdout.contains("With 3 seeds no difference"),
-        "few seeds are told what they do not show: {stdout}"
-    );
-    // the same runs give the same bytes
+    assert!(stdout.contains("With 3 seeds no difference"), "the caveat about few seeds is missing: {stdout}");
+    // The same runs must give the same bytes.
     let first = fs::read(out.join("index.html")).unwrap();
     report(dir.path(), &["runs"]);
     assert_eq!(fs::read(out.join("index.html")).unwrap(), first);
 }
 
-/// Kills: figures of a task that the report no longer has, and a clean-up that takes what is not its own.
+/// This test fails if figures of a task stay that the report no longer has, or if the clean-up removes files of others.
 #[test]
-fn a_second_report_in_the_folder_leaves_nothing_of_the_first() {
+fn a_second_report_removes_the_files_of_the_first() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     assert!(report(dir.path(), &["runs"]).status.success());
@@ -105,12 +102,13 @@ fn a_second_report_in_the_folder_leaves_nothing_of_the_first() {
     assert!(out.join("figures/mine.svg").exists() && dir.path().join("outside.txt").exists());
 }
 
-/// A run folder of version 0.3.0, committed.
+/// The path of a run folder of version 0.3.0 that is part of the repository.
 fn old_run() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../epo-lab/tests/data/run-0.3.0")
 }
 
-/// Kills: a reader that needs what only newer folders have, an evaluation that is left out, and "1 runs".
+/// This test fails if the reader needs what only newer folders have, if the evaluation is left out, or if the text says
+/// "1 runs".
 #[test]
 fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     let dir = tempfile::tempdir().unwrap();
@@ -130,17 +128,20 @@ fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     assert!((cell("return_mean_action_mean") + 11.866737967068985).abs() < 1e-12);
     let page = fs::read_to_string(out.join("index.html")).unwrap();
     for part in ["9fde6cdf25df", "0.3.0", "KL divergence", "penalty factor μ", "prefers-color-scheme:dark"] {
-        assert!(page.contains(part), "the page lacks {part}");
+        assert!(page.contains(part), "the page has no {part}");
     }
-    assert!(!page.contains("Band:"), "one seed has no band");
+    assert!(!page.contains("The band"), "the page describes a band, but one seed has none");
     assert!(out.join("figures/plane/SafetyPointGoal1-v0.svg").is_file());
-    assert!(!out.join("figures/overview.svg").exists(), "one task needs no figure of all tasks");
+    assert!(
+        !out.join("figures/overview.svg").exists(),
+        "a figure of all tasks was written for a single task"
+    );
 }
 
-/// Kills: names of tasks that overwrite each other's files, leave the folder, are too long for a file name, or reach the
-/// terminal and the tables raw.
+/// This test fails if the names of two tasks share a file, or if a name leads out of the folder or is too long. It also
+/// fails if control characters reach the terminal or the tables.
 #[test]
-fn hostile_names_are_harmless() {
+fn dangerous_task_names_are_made_safe() {
     let dir = tempfile::tempdir().unwrap();
     let long = "x".repeat(300);
     let tasks =
@@ -157,18 +158,18 @@ fn hostile_names_are_harmless() {
     let count = |folder: &str| fs::read_dir(dir.path().join("out").join(folder)).unwrap().count();
     assert_eq!(count("curves"), tasks.len());
     assert_eq!(count("figures/plane"), 2 * tasks.len());
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing beside runs and out");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a file was written outside of `out`");
     let said = text(&got.stdout) + &text(&got.stderr);
     assert!(!said.contains('\u{1b}') && !said.contains("<script"), "{said}");
     let page = fs::read_to_string(dir.path().join("out/index.html")).unwrap();
-    assert!(!page.contains("<script"));
+    assert_eq!(page.matches("<script").count(), 1, "only the script of the page itself");
     let csv = fs::read_to_string(dir.path().join("out/tables/table1-final.csv")).unwrap();
     assert!(csv.contains("\n'=1+1,"), "{csv}");
 }
 
-/// Kills: readers that block on a FIFO or never end on a device.
+/// This test fails if reading blocks on a FIFO or never ends on a device.
 #[test]
-fn files_that_are_no_files_are_refused() {
+fn only_regular_files_are_read() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     let fifo = dir.path().join("runs/epo-0/progress.csv");
@@ -184,7 +185,7 @@ fn files_that_are_no_files_are_refused() {
 }
 
 #[test]
-fn a_moving_mean_over_nothing_is_refused() {
+fn a_moving_mean_over_zero_epochs_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     for option in ["--smooth", "--smooth-cost"] {
@@ -194,7 +195,7 @@ fn a_moving_mean_over_nothing_is_refused() {
     }
 }
 
-/// Kills: clean-up that follows a link out of the folder.
+/// This test fails if the clean-up follows a link out of the folder.
 #[test]
 fn clean_up_does_not_follow_links() {
     let dir = tempfile::tempdir().unwrap();
@@ -211,7 +212,7 @@ fn clean_up_does_not_follow_links() {
 }
 
 #[test]
-fn json_is_the_whole_of_stdout_with_stable_keys() {
+fn json_alone_is_on_stdout_and_has_the_documented_keys() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     run(dir.path(), "runs/half", "cpo", 0, "0,60,1000000\n1,50,2000000\n2,4");
@@ -226,7 +227,7 @@ fn json_is_the_whole_of_stdout_with_stable_keys() {
     assert!(json["caveats"][0].as_str().unwrap().contains("one seed"), "{json}");
     let half = json["notes"].as_array().unwrap().iter().find(|n| n["path"] == "runs/half").unwrap();
     assert!(half["message"].as_str().unwrap().contains("half-written"), "{half}");
-    assert!(text(&got.stderr).contains("note: "), "people are told on stderr: {}", text(&got.stderr));
+    assert!(text(&got.stderr).contains("note: "), "the note is missing on stderr: {}", text(&got.stderr));
     let table = &json["tables"][0];
     assert_eq!(table["name"], "table1-final");
     let row = &table["rows"][0];
@@ -238,7 +239,7 @@ fn json_is_the_whole_of_stdout_with_stable_keys() {
 }
 
 #[test]
-fn bad_folders_are_named_and_the_rest_is_reported() {
+fn unusable_folders_are_named_and_the_rest_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     run(dir.path(), "runs/half", "cpo", 0, "0,60,1000000\n1,50,2000000\n2,4");
@@ -261,7 +262,7 @@ fn bad_folders_are_named_and_the_rest_is_reported() {
 }
 
 #[test]
-fn nothing_to_report_is_said_with_code_4() {
+fn without_any_run_the_exit_code_is_4() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("empty")).unwrap();
     let got = report(dir.path(), &["empty"]);
@@ -278,7 +279,7 @@ fn a_folder_that_cannot_be_written_is_an_io_error() {
     assert_eq!(got.status.code(), Some(74), "{}", text(&got.stderr));
 }
 
-/// The program without any privilege, if this system can start it so: root may read and write everything.
+/// The program without privileges, or `None` if this system cannot start it in this way. Root can read and write all files.
 fn unprivileged(dir: &Path) -> Option<Command> {
     let mode = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
     mode(dir, 0o755);
@@ -295,11 +296,11 @@ fn unprivileged(dir: &Path) -> Option<Command> {
 }
 
 #[test]
-fn without_permission_the_rest_is_reported_and_files_are_named() {
+fn files_without_permission_are_named_and_the_rest_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     three_seeds(dir.path());
     let Some(command) = unprivileged(dir.path()) else {
-        println!("SKIPPED: this is root, and there is no setpriv to become somebody else");
+        println!("SKIPPED: the test runs as root, and setpriv is not installed");
         return;
     };
     let mode = |name: &str, bits| {

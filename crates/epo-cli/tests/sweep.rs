@@ -1,4 +1,4 @@
-//! `epo sweep` and `epo repro` through the binary: real runs, kills at any moment, bad files.
+//! Tests of `epo sweep` and `epo repro` through the binary: short runs, kills at any moment, and wrong files.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -18,7 +18,7 @@ const TINY: &str = "[base]\nrun.steps = 12000\nrun.task = \"SafetyPointGoal1-v0\
                     train.final_eval_episodes = 0\n\
                     train.envs = 4\ntrain.minibatch = 200\ntrain.passes = 2\ntrain.hidden = [16]\n";
 
-/// Every `episodes.csv` of a sweep, by run: it holds no time, so equal runs have equal bytes.
+/// Returns `episodes.csv` of every run of a sweep. The file holds no times, so equal runs have equal bytes.
 fn episodes(sweep: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for algo in std::fs::read_dir(sweep.join("runs")).unwrap() {
@@ -33,7 +33,7 @@ fn episodes(sweep: &Path) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn a_sweep_killed_at_any_moment_ends_as_if_it_had_not_been() {
+fn a_sweep_killed_at_any_moment_ends_with_the_same_results() {
     let dir = tempfile::tempdir().unwrap();
     let file = format!("{TINY}[grid]\nrun.algo = [\"epo\", \"ppo\"]\nrun.seed = [0, 1]\n");
     std::fs::write(dir.path().join("s.toml"), file).unwrap();
@@ -41,7 +41,7 @@ fn a_sweep_killed_at_any_moment_ends_as_if_it_had_not_been() {
     assert!(whole.status.success(), "{}", text(&whole.stderr));
     assert_eq!(text(&whole.stdout).matches("| done  |").count(), 4, "{}", text(&whole.stdout));
     for i in 0..5 {
-        // two drivers on one folder; SIGKILL gives neither a chance to tidy up
+        // Two drivers work on one folder. SIGKILL lets neither of them clean up.
         let mut drivers: Vec<_> = (0..2)
             .map(|_| {
                 Command::new(env!("CARGO_BIN_EXE_epo"))
@@ -60,18 +60,18 @@ fn a_sweep_killed_at_any_moment_ends_as_if_it_had_not_been() {
     }
     let last = epo(dir.path(), &["sweep", "s.toml", "--out", "killed"]);
     assert!(last.status.success(), "{}", text(&last.stderr));
-    assert_eq!(episodes(&dir.path().join("killed")).len(), 4, "nothing is lost or run twice");
+    assert_eq!(episodes(&dir.path().join("killed")).len(), 4, "each run must exist once");
     assert_eq!(episodes(&dir.path().join("killed")), episodes(&dir.path().join("whole")));
 }
 
 #[test]
-fn a_failed_run_is_told_and_the_others_are_done() {
+fn a_failed_run_is_reported_and_the_others_finish() {
     let dir = tempfile::tempdir().unwrap();
     let file = format!("{TINY}[grid]\nrun.seed = [0, 1]\n");
     std::fs::write(dir.path().join("s.toml"), file).unwrap();
-    // a program that fails for one of the two seeds stands in for a crash
+    // A wrapper fails for one of the two seeds, in place of a crash.
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *seed-001*) echo 'no luck' >&2; exit 9;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in *seed-001*) echo 'out of order' >&2; exit 9;; esac\nexec {} \"$@\"\n",
         env!("CARGO_BIN_EXE_epo")
     );
     let wrapper = dir.path().join("wrapper.sh");
@@ -82,7 +82,7 @@ fn a_failed_run_is_told_and_the_others_are_done() {
     let out = text(&got.stdout);
     assert_eq!(got.status.code(), Some(1), "{out}");
     assert!(out.contains("| done   |") && out.contains("| failed |"), "{out}");
-    assert!(out.contains("exit code 9: no luck"), "{out}");
+    assert!(out.contains("exit code 9: out of order"), "{out}");
     let json = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--json"]); // it stays failed
     assert_eq!(json.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -94,11 +94,11 @@ fn a_failed_run_is_told_and_the_others_are_done() {
     assert!(dir.path().join(done["folder"].as_str().unwrap()).join("progress.csv").is_file(), "{done}");
     assert_eq!((failed["state"].as_str(), failed["exit_code"].as_i64()), (Some("failed"), Some(9)));
     assert!(
-        failed["message"].as_str().unwrap().contains("no luck") && failed["return"].is_null(),
+        failed["message"].as_str().unwrap().contains("out of order") && failed["return"].is_null(),
         "{failed}"
     );
     assert!(dir.path().join(failed["log"].as_str().unwrap()).is_file(), "{failed}");
-    // without the wrapper, and asked to, the failed one is done too
+    // Without the wrapper, `--retry-failed` finishes the failed run.
     let again = epo(dir.path(), &["sweep", "s.toml", "--out", "o", "--retry-failed"]);
     assert!(again.status.success(), "{}", text(&again.stdout));
 }
@@ -113,7 +113,7 @@ fn the_example_of_the_documentation_works() {
     let got = epo(dir.path(), &["sweep", "s.toml", "--dry-run", "--json"]);
     assert!(got.status.success(), "{}", text(&got.stderr));
     let json: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
-    assert_eq!(json["runs"].as_array().unwrap().len(), 24, "as the example says");
+    assert_eq!(json["runs"].as_array().unwrap().len(), 24, "the number that the example states");
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn a_wrong_file_is_refused_before_anything_runs() {
         let got = epo(dir.path(), &["sweep", "s.toml", "--out", "o"]);
         assert_eq!(got.status.code(), Some(2), "{}", text(&got.stderr));
         assert!(text(&got.stderr).contains(part), "{}", text(&got.stderr));
-        assert!(!dir.path().join("o").exists(), "nothing was begun");
+        assert!(!dir.path().join("o").exists(), "a run was started");
     }
     assert_eq!(epo(dir.path(), &["sweep", "none.toml"]).status.code(), Some(74));
 }
 
 #[test]
-fn repro_runs_reports_and_goes_on() {
+fn repro_trains_reports_and_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let args =
         ["repro", "paper", "--steps", "32000", "--seeds", "1", "--tasks", "SafetyPointGoal1-v0", "--algos"];
@@ -151,7 +151,7 @@ fn repro_runs_reports_and_goes_on() {
         "{}",
         text(&dry.stdout)
     );
-    assert!(!dir.path().join("o").exists(), "a dry run leaves nothing");
+    assert!(!dir.path().join("o").exists(), "a dry run wrote a folder");
     let json = |args: &[&str]| {
         let got = epo(dir.path(), &[args, &["--json"]].concat());
         assert!(got.status.success(), "{}", text(&got.stderr));

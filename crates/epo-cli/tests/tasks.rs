@@ -1,4 +1,4 @@
-//! The commands `tasks`, `parity` and `rollout` from outside: what they print, what they write, how they fail.
+//! Tests of `epo tasks`, `epo parity` and `epo rollout` through the binary: output, files and errors.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -31,7 +31,7 @@ fn recording(robot: &str) -> String {
     folder.join(format!("Safety{robot}Velocity-v1.npz")).to_str().unwrap().to_owned()
 }
 
-/// The recording of the Swimmer with another seed in its description.
+/// Writes the recording of the Swimmer with another seed in its description.
 fn with_another_seed(folder: &Path) -> String {
     let mut source = zip::ZipArchive::new(fs::File::open(recording("Swimmer")).unwrap()).unwrap();
     let path = folder.join("altered.npz");
@@ -73,7 +73,7 @@ fn tasks_lists_every_task_with_its_sizes_and_speed_limit() {
 }
 
 #[test]
-fn the_list_of_tasks_fits_a_terminal_and_says_what_is_rewarded_and_what_costs() {
+fn the_list_of_tasks_fits_a_terminal_and_describes_reward_and_cost() {
     let output = epo(&["tasks"]);
     let text = stdout(&output);
     let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 100).collect();
@@ -85,7 +85,7 @@ fn the_list_of_tasks_fits_a_terminal_and_says_what_is_rewarded_and_what_costs() 
         assert_eq!(reward.strip_prefix("Reward: "), Some(task.reward.as_str()), "{}", task.id);
         assert!(text.lines().nth(at).unwrap().ends_with(task.cost.as_str()), "{}", task.id);
     }
-    assert!(text.contains("`published`") && text.contains("`fast`"), "a word on the physics");
+    assert!(text.contains("`published`") && text.contains("`fast`"), "the physics are not described");
     let hopper = text.lines().find(|line| line.starts_with("SafetyHopperVelocity-v0")).unwrap();
     assert!(hopper.ends_with("1 while the forward speed is above 0.37315 m/s"), "{hopper}");
 }
@@ -135,12 +135,12 @@ fn parity_names_bad_files_and_still_checks_the_others() {
     };
     let whole = fs::read(recording("Walker2d")).unwrap();
     let truncated = file("truncated.npz", &whole[..whole.len() / 2]);
-    let foreign = file("foreign.npz", b"these are not the bytes you are looking for");
+    let foreign = file("foreign.npz", b"this is not a zip file");
     let empty = file("empty.npz", b"");
     let good = recording("Hopper");
     let output = epo(&["parity", "--json", &truncated, &foreign, &good, &empty]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(json(&output).as_array().unwrap().len(), 1, "the good one is compared");
+    assert_eq!(json(&output).as_array().unwrap().len(), 1, "the valid file must be compared");
     assert_eq!(json(&output)[0]["ok"], true);
     for bad in [&truncated, &foreign, &empty] {
         let line = stderr(&output).lines().find(|line| line.contains(bad.as_str())).unwrap();
@@ -152,11 +152,11 @@ fn parity_names_bad_files_and_still_checks_the_others() {
     let output = epo(&["parity", &missing]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(74), ""));
     assert!(stderr(&output).contains("none.npz: cannot be read"), "{}", stderr(&output));
-    assert_eq!(epo(&["parity"]).status.code(), Some(2), "no file is a wrong command line");
+    assert_eq!(epo(&["parity"]).status.code(), Some(2), "a call without a file must be refused");
 }
 
 #[test]
-fn rollout_writes_what_a_viewer_needs_and_the_seed_names_it() {
+fn rollout_writes_geoms_and_poses_and_the_seed_determines_the_bytes() {
     let folder = tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let write = |seed: &str, name: &str| {
@@ -166,13 +166,13 @@ fn rollout_writes_what_a_viewer_needs_and_the_seed_names_it() {
         fs::read(path(name)).unwrap()
     };
     let one = write("7", "one.json");
-    assert_eq!(one, write("7", "two.json"), "the same seed, the same bytes");
+    assert_eq!(one, write("7", "two.json"), "the same seed must give the same bytes");
     assert_ne!(one, write("8", "three.json"));
     let rollout: Value = serde_json::from_slice(&one).unwrap();
     assert_eq!((&rollout["format"], &rollout["version"]), (&"epo-rollout".into(), &1.into()));
     assert_eq!((&rollout["task"], &rollout["seed"]), (&"SafetyPointGoal1-v0".into(), &7.into()));
     let (geoms, frames) = (rollout["geoms"].as_array().unwrap(), rollout["frames"].as_array().unwrap());
-    assert_eq!(frames.len(), 21, "the reset and twenty steps");
+    assert_eq!(frames.len(), 21, "one frame for the reset and one per step");
     let bodies = frames[0]["poses"].as_array().unwrap().len();
     for geom in geoms {
         assert!(geom["body"].as_u64().unwrap() < bodies as u64, "{geom}");
@@ -183,8 +183,8 @@ fn rollout_writes_what_a_viewer_needs_and_the_seed_names_it() {
     assert!(frames.iter().all(|f| f["poses"].as_array().unwrap().len() == bodies));
     assert!(frames.iter().any(|f| f["reward"].as_f64().unwrap() != 0.0));
     assert!((frames[20]["time"].as_f64().unwrap() - 0.4).abs() < 1e-9, "twenty steps of 0.02 s");
-    assert_ne!(frames[0]["poses"], frames[20]["poses"], "something has moved");
-    assert_eq!(names(folder.path()), ["one.json", "three.json", "two.json"], "nothing else was left");
+    assert_ne!(frames[0]["poses"], frames[20]["poses"], "no body has moved");
+    assert_eq!(names(folder.path()), ["one.json", "three.json", "two.json"], "another file was left");
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -206,11 +206,11 @@ fn rollout_names_the_nearest_task() {
         epo(&["rollout", "SafetyPointGoal1-v0", "--seed", "4294967296", "--out", out.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("seed 4294967296 is too large"), "{}", stderr(&output));
-    assert!(names(folder.path()).is_empty(), "nothing was written");
+    assert!(names(folder.path()).is_empty(), "a file was written");
 }
 
 #[test]
-fn rollout_leaves_nothing_behind_when_it_cannot_write() {
+fn rollout_leaves_no_file_when_it_cannot_write() {
     let folder = tempdir().unwrap();
     let refused = |out: PathBuf| {
         let args = ["rollout", "SafetySwimmerVelocity-v1", "--steps", "2", "--out", out.to_str().unwrap()];
@@ -219,7 +219,7 @@ fn rollout_leaves_nothing_behind_when_it_cannot_write() {
         assert!(stderr(&output).contains("could not be written"), "{}", stderr(&output));
     };
     refused(folder.path().join("no/such/folder/x.json"));
-    // a folder stands where the file should be: the temporary file is written, the renaming fails
+    // A folder has the name of the file: the temporary file is written, but it cannot be renamed.
     fs::create_dir(folder.path().join("taken")).unwrap();
     fs::write(folder.path().join("taken/inside"), "").unwrap();
     refused(folder.path().join("taken"));

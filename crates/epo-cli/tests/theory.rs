@@ -1,4 +1,4 @@
-//! `epo theory` through the binary: checks, figures, learners against the truth, and what can go wrong.
+//! Tests of `epo theory` through the binary: checks, figures, training against the exact optimum, and errors.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -18,19 +18,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Every tag that is opened is closed, in order; returns the names of all elements.
+/// Checks that every tag is closed in order, and returns the names of all elements.
 fn elements(xml: &str) -> Vec<String> {
     let (mut open, mut all, mut rest) = (Vec::new(), Vec::new(), xml);
     while let Some((_, after)) = rest.split_once('<') {
-        let (tag, next) = after.split_once('>').expect("a tag that never ends");
+        let (tag, next) = after.split_once('>').expect("a tag is not closed by >");
         rest = next;
         let name = tag.split([' ', '\n', '/']).find(|part| !part.is_empty()).unwrap().to_owned();
         if tag.starts_with(['?', '!']) {
             continue;
         }
-        assert_eq!(tag.matches('"').count() % 2, 0, "an attribute that never ends: {tag}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "an attribute is not closed: {tag}");
         if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name), "closed in the wrong order");
+            assert_eq!(open.pop(), Some(name), "tags are closed in the wrong order");
         } else {
             all.push(name.clone());
             if !tag.ends_with('/') {
@@ -38,7 +38,7 @@ fn elements(xml: &str) -> Vec<String> {
             }
         }
     }
-    assert!(open.is_empty(), "never closed: {open:?}");
+    assert!(open.is_empty(), "tags that are not closed: {open:?}");
     all
 }
 
@@ -62,13 +62,13 @@ fn the_checks_are_one_json_document_and_three_well_formed_figures() {
         assert_eq!(found[0], "svg", "{figure}");
         assert!(found.iter().any(|name| name == "polyline" || name == "path"), "{figure} has no curve");
     }
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "and nothing half-written");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "the folder holds other files");
     let seconds = text(&got.stderr);
     assert!(seconds.trim().strip_suffix(" s").is_some_and(|s| s.parse::<f64>().is_ok()), "{seconds}");
 }
 
 #[test]
-fn learners_are_set_against_the_optimum() {
+fn trained_policies_are_compared_with_the_optimum() {
     let dir = tempfile::tempdir().unwrap();
     let small = ["--learn", "--algo", "ppo", "--algo", "epo", "--seeds", "2", "--steps", "8e3", "--out", "o"];
     let got = theory(dir.path(), &small);
@@ -88,15 +88,15 @@ fn learners_are_set_against_the_optimum() {
     let run = &json["runs"][0];
     let [best, ret, gap] = ["best_return", "ret", "gap_percent"].map(|key| run[key].as_f64().unwrap());
     assert!((gap - 100.0 * (best - ret) / best).abs() < 1e-9 && run["limit"] == 2.0, "{run}");
-    assert_eq!(fs::read_dir(dir.path().join("o")).unwrap().count(), 2, "and nothing half-written");
+    assert_eq!(fs::read_dir(dir.path().join("o")).unwrap().count(), 2, "the folder holds other files");
 
-    // the same command gives the same numbers
+    // The same command must give the same numbers.
     let again = theory(dir.path(), &[&small[..9], &["--json"]].concat());
     assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap(), json);
 }
 
 #[test]
-fn a_signal_stops_the_training_with_code_75_and_leaves_nothing() {
+fn a_signal_stops_the_training_with_code_75_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_epo"))
         .args(["theory", "--learn", "--algo", "ppo", "--steps", "1e8"])
@@ -148,7 +148,7 @@ fn a_folder_that_cannot_be_written_is_code_74() {
 }
 
 #[test]
-fn the_reader_of_figures_sees_what_is_broken() {
+fn the_check_of_tags_finds_broken_figures() {
     assert_eq!(elements("<?xml?><svg a=\"1\"><path d=\"\"/></svg>"), ["svg", "path"]);
     for broken in ["<svg><g></svg>", "<svg>", "<svg a=\"></svg>", "<svg"] {
         assert!(std::panic::catch_unwind(|| elements(broken)).is_err(), "{broken}");

@@ -1,4 +1,5 @@
-//! `epo train` and `epo eval` end to end: killed at random instants, interrupted, out of disk, and what they print.
+//! Tests of `epo train` and `epo eval` through the binary: runs that are killed, interrupted or out of disk space, and
+//! the messages.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -7,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use epo_core::{Purpose, Stream};
+use epo_algos::AlgoConfig;
+use epo_core::{Purpose, Stream, TaskFamily};
 use epo_lab::config::ResolvedRun;
 
-/// Fifteen small epochs on a real task, with the physics that has more state to lose.
+/// Arguments of fifteen small epochs on a real task. Fast physics has more state that a resumed run must restore.
 const SMALL: [&str; 20] = [
     "--physics",
     "fast",
@@ -46,7 +48,7 @@ fn train_in(root: &Path) -> Command {
     command
 }
 
-/// The same with sixty epochs, so that something can happen to it on the way.
+/// The same with sixty epochs, so that a test has time to interrupt the run.
 fn train_long_in(root: &Path) -> Command {
     let mut command = train_in(root);
     command.args(["--set", "run.steps=6000"]);
@@ -67,25 +69,25 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
 }
 
-/// What a run leaves behind: its hash, its rows without the clock, its episodes, the length of its events.
+/// The results of a run: its hash, its rows without times, its episodes, and the length of its events.
 #[derive(Debug, PartialEq)]
-struct Left {
+struct RunResults {
     hash: String,
     rows: Vec<Vec<String>>,
     episodes: String,
     event_bytes: u64,
 }
 
-fn left(output: &Output, dir: &Path) -> Left {
+fn left(output: &Output, dir: &Path) -> RunResults {
     assert_eq!(code(output), 0, "{output:?}");
     let stdout = String::from_utf8_lossy(&output.stdout);
     let hash =
-        stdout.lines().find_map(|line| line.strip_prefix("hash ")).expect("a hash is printed").to_owned();
+        stdout.lines().find_map(|line| line.strip_prefix("hash ")).expect("a line with the hash").to_owned();
     let text = std::fs::read_to_string(dir.join("progress.csv")).unwrap();
     let keep: Vec<bool> = text.lines().next().unwrap().split(',').map(|c| !c.starts_with("Time/")).collect();
     let row =
         |line: &str| line.split(',').zip(&keep).filter(|(_, k)| **k).map(|(c, _)| c.to_owned()).collect();
-    Left {
+    RunResults {
         hash,
         rows: text.lines().map(row).collect(),
         episodes: std::fs::read_to_string(dir.join("episodes.csv")).unwrap(),
@@ -94,17 +96,17 @@ fn left(output: &Output, dir: &Path) -> Left {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum KillTime {
     After(Duration),
-    /// The n-th time that a save is seen under way.
+    /// While the n-th save is in progress.
     InSave(usize),
 }
 
 /// Lets a process run for a while and kills it with SIGKILL.
-fn kill(mut child: Child, dir: &Path, when: When) {
+fn kill(mut child: Child, dir: &Path, when: KillTime) {
     match when {
-        When::After(time) => std::thread::sleep(time),
-        When::InSave(n) => {
+        KillTime::After(time) => std::thread::sleep(time),
+        KillTime::InSave(n) => {
             let tmp = dir.join("checkpoint/tmp");
             for i in 0..n {
                 while !tmp.exists() {
@@ -112,7 +114,7 @@ fn kill(mut child: Child, dir: &Path, when: When) {
                         return;
                     }
                 }
-                while i + 1 < n && tmp.exists() {} // the next one
+                while i + 1 < n && tmp.exists() {} // wait for the end of this save
             }
         }
     }
@@ -120,7 +122,7 @@ fn kill(mut child: Child, dir: &Path, when: When) {
     child.wait().unwrap();
 }
 
-/// `EPO_KILLS=1000 cargo test -p epo-cli --test train killed` for a long trial.
+/// `EPO_KILLS=1000 cargo test -p epo-cli --test train killed` makes more trials.
 #[test]
 fn a_run_killed_at_any_instant_and_resumed_is_the_run_never_killed() {
     let kills: u64 = std::env::var("EPO_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
@@ -132,8 +134,8 @@ fn a_run_killed_at_any_instant_and_resumed_is_the_run_never_killed() {
     assert_eq!(whole.rows.len(), 16, "a header and fifteen epochs");
     let mut random = Stream::new(kills, Purpose::Random, 0);
     let mut draw = |k: u64| match k % 2 {
-        0 => When::After(time.mul_f64(random.uniform())),
-        _ => When::InSave(1 + random.below(8)),
+        0 => KillTime::After(time.mul_f64(random.uniform())),
+        _ => KillTime::InSave(1 + random.below(8)),
     };
     for k in 0..kills {
         let path = root.path().join(format!("killed-{k}"));
@@ -141,10 +143,10 @@ fn a_run_killed_at_any_instant_and_resumed_is_the_run_never_killed() {
         let when = [draw(k), draw(k / 2)];
         let quiet = |mut c: Command| c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         kill(quiet(train_in(&path)), &dir, when[0]);
-        // killed before the configuration was written, there is nothing to resume yet
+        // a run that was killed before its configuration was written cannot be resumed
         let has_begun = dir.join("config.toml").exists();
         if has_begun && k % 3 == 0 {
-            kill(quiet(resume(&dir)), &dir, when[1]); // and once more
+            kill(quiet(resume(&dir)), &dir, when[1]); // a second kill
         }
         let output = match has_begun {
             true => resume(&dir).output().unwrap(),
@@ -163,7 +165,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
-/// Time that a process has spent computing, from `/proc`: unlike the clock, it does not run while others have the cores.
+/// Returns the processor time of a process, from `/proc`. It does not grow while other processes use the cores.
 fn cpu_time(child: &Child) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let after_name = stat.rsplit(')').next().unwrap();
@@ -180,7 +182,7 @@ fn signals_finish_the_epoch_save_and_exit_with_75() {
         let path = root.path().join(name);
         let mut child = train_long_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(lines.by_ref().any(|line| line.unwrap().contains("steps/s")), "a line per epoch");
+        assert!(lines.by_ref().any(|line| line.unwrap().contains("steps/s")), "no line for an epoch");
         signal(&child, name);
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         assert_eq!(child.wait().unwrap().code(), Some(75), "{rest:?}");
@@ -197,14 +199,14 @@ fn a_second_signal_leaves_at_once() {
     // an epoch that takes far longer than this test
     command.args(["--set", "train.passes=300000", "--set", "train.kl_stop=false"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // a signal before the first epoch would end it at once; nothing but an epoch takes two seconds of computing
+    // A signal before the first epoch would end the process at once. After two seconds of processor time an epoch runs.
     while cpu_time(&child) < Duration::from_secs(2) {
-        assert!(child.try_wait().unwrap().is_none(), "it has not begun");
+        assert!(child.try_wait().unwrap().is_none(), "the process ended before its first epoch");
         std::thread::sleep(Duration::from_millis(20));
     }
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(300));
-    assert!(child.try_wait().unwrap().is_none(), "the first only asks");
+    assert!(child.try_wait().unwrap().is_none(), "the first signal must not end the process at once");
     signal(&child, "INT");
     let begun = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -212,12 +214,12 @@ fn a_second_signal_leaves_at_once() {
 }
 
 #[test]
-fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
+fn a_full_disk_stops_with_74_and_the_run_can_be_resumed_with_free_space() {
     let root = tempfile::tempdir().unwrap();
     let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
-    // no file may grow beyond 40 KiB: the events reach that before the sixtieth epoch. The program catches SIGXFSZ, so a
-    // write then fails as it does on a full disk.
+    // No file may grow beyond 40 KiB. The events reach that size before the sixtieth epoch. The program catches SIGXFSZ,
+    // so the write fails as it does on a full disk.
     let path = root.path().join("full");
     let full = train_long_in(&path);
     let script = "ulimit -f 40; exec \"$0\" \"$@\"";
@@ -227,7 +229,7 @@ fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
     assert_eq!(code(&output), 74, "{output:?}");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("error: cannot write"), "{message}");
-    assert!(message.matches("steps/s").count() > 5, "it had begun well: {message}");
+    assert!(message.matches("steps/s").count() > 5, "too few epochs before the disk was full: {message}");
     let dir = folder(&path);
     assert_eq!(left(&resume(&dir).output().unwrap(), &dir), whole);
 
@@ -236,7 +238,7 @@ fn a_full_disk_stops_with_74_and_the_run_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
+fn wrong_arguments_exit_with_2_and_folders_without_a_run_with_4() {
     let root = tempfile::tempdir().unwrap();
     for (args, says) in [
         (&["--set", "train.gama=1"][..], "train.gamma"),
@@ -247,7 +249,7 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
             "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or",
         ),
         (&["SafetyPointGoal-v0"], "SafetyPointGoal"),
-        (&["--resume", "x"], "--resume"), // with all the others
+        (&["--resume", "x"], "--resume"), // together with settings of a new run
         (&["--set", "run.steps=-5"], "`run.steps = -5`: must be at least 1"),
         (&["--set", "train.steps_per_epoch=9223372036854775804"], "`train.steps_per_epoch = "),
         (&["--set", "train.hidden=[4000000000000000000]"], "`train.hidden = "),
@@ -263,15 +265,15 @@ fn wrong_arguments_exit_with_2_and_folders_that_are_no_runs_with_4() {
         assert_eq!(code(&output), 2, "{args:?}: {stderr}");
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
-    assert!(std::fs::read_dir(root.path()).unwrap().next().is_none(), "no folder was made");
+    assert!(std::fs::read_dir(root.path()).unwrap().next().is_none(), "a folder was created");
     let missing = root.path().join("none");
     assert_eq!(code(&resume(&missing).output().unwrap()), 4);
     assert_eq!(code(&epo(&["eval"]).arg(&missing).output().unwrap()), 4);
 }
 
-/// Kills: a number that is taken for a flag, and another message for the same mistake.
+/// This test fails if a number is taken for a flag, or if the same mistake has two messages.
 #[test]
-fn a_number_that_makes_no_sense_is_refused_in_one_line_that_names_its_key() {
+fn an_invalid_number_is_refused_in_one_line_that_names_its_key() {
     for (args, says) in [
         (&["--steps", "-5"][..], "`run.steps = -5`: must be at least 1"),
         (&["--steps=-5"], "`run.steps = -5`: must be at least 1"),
@@ -308,7 +310,7 @@ fn a_number_that_makes_no_sense_is_refused_in_one_line_that_names_its_key() {
 }
 
 #[test]
-fn a_resumed_run_says_where_it_stands_and_can_be_made_longer() {
+fn a_resumed_run_reports_its_progress_and_can_be_extended() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).args(["--set", "run.steps=250"]).output().unwrap();
     assert_eq!(code(&trained), 0, "{trained:?}");
@@ -321,13 +323,13 @@ fn a_resumed_run_says_where_it_stands_and_can_be_made_longer() {
     assert!(done == 0 && stderr.contains("the run is finished: 250 steps in 3 epochs"), "{stderr}");
     let (done, stderr) = said(&["--steps", "4e2"]);
     assert!(done == 0 && stderr.contains("400 steps instead of 250"), "{stderr}");
-    assert!(stderr.contains("going on after epoch 3 of 5, at 250 of 400 steps"), "{stderr}");
+    assert!(stderr.contains("continuing after epoch 3 of 5, at 250 of 400 steps"), "{stderr}");
     let (refused, stderr) = said(&["--steps", "100"]);
     assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
 }
 
-/// Kills: a changed configuration that is used without a word, a refusal without its exit code, and a flag that accepts
-/// nothing.
+/// This test fails if a changed configuration is used silently, if the refusal has no exit code of its own, or if the
+/// flag accepts nothing.
 #[test]
 fn a_changed_folder_is_refused_with_4_until_the_changes_are_accepted() {
     let root = tempfile::tempdir().unwrap();
@@ -352,7 +354,7 @@ fn a_changed_folder_is_refused_with_4_until_the_changes_are_accepted() {
     assert_eq!(code(&epo(&["train", "--accept-changes"]).output().unwrap()), 2, "it belongs to --resume");
 }
 
-/// Kills: parameters without documentation where users look.
+/// This test fails if `epo algos NAME` prints parameters without their documentation.
 #[test]
 fn algos_explains_the_parameters_of_one_algorithm() {
     let output = epo(&["algos", "p3o"]).output().unwrap();
@@ -362,8 +364,35 @@ fn algos_explains_the_parameters_of_one_algorithm() {
     assert_eq!(code(&epo(&["algos", "p4o"]).output().unwrap()), 2);
 }
 
+/// This test fails if `epo algos NAME` does not show the value of a preset, or shows one where there is none.
 #[test]
-fn the_printed_configuration_is_one_that_can_be_read() {
+fn algos_shows_the_presets_of_every_algorithm() {
+    let values = |config: &AlgoConfig| serde_json::to_value(config).unwrap().as_object().unwrap().clone();
+    let mut shown = 0;
+    for config in AlgoConfig::all_defaults() {
+        let output = epo(&["algos", config.name()]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).replace("\n# ", " ");
+        let defaults = values(&config);
+        for family in TaskFamily::ALL {
+            for (key, value) in values(&config.preset(family)) {
+                let line = text.lines().position(|line| line.starts_with(&format!("algo.{key} = ")));
+                let Some(line) = line else {
+                    assert_eq!(key, "name", "{text}");
+                    continue;
+                };
+                let paragraph = text.lines().nth(line - 1).unwrap();
+                let preset = format!(", on {} tasks {value}", family.name());
+                let differs = value != defaults[&key];
+                assert_eq!(paragraph.contains(&preset), differs, "{key}: {paragraph}");
+                shown += usize::from(differs);
+            }
+        }
+    }
+    assert!(shown > 0, "no algorithm has a preset, so this test compares nothing");
+}
+
+#[test]
+fn the_printed_configuration_can_be_read_again() {
     let root = tempfile::tempdir().unwrap();
     let set = ["--set", "train.gamma=0.9", "--algo", "ppo-lag", "--steps", "1e6", "--print-config"];
     let first = epo(&["train"]).args(set).output().unwrap();
@@ -378,7 +407,7 @@ fn the_printed_configuration_is_one_that_can_be_read() {
 }
 
 #[test]
-fn a_run_keeps_its_physics() {
+fn the_physics_of_a_run_cannot_be_changed() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).output().unwrap();
     let dir = folder(root.path());
@@ -389,13 +418,13 @@ fn a_run_keeps_its_physics() {
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let other = resume(&dir).args(["--physics", "published"]).output().unwrap();
     assert!(code(&other) == 2 && said(&other).contains("--physics"), "{other:?}");
-    // a configuration of version 0.3 has no such key: then it was published
+    // A configuration of version 0.3 has no such key and means published physics.
     std::fs::write(dir.join("config.toml"), config.replace("physics = \"fast\"\n", "")).unwrap();
     let other = resume(&dir).output().unwrap();
     assert_eq!(code(&other), 4, "{other:?}");
     assert!(said(&other).contains("made with fast physics, but `run.physics` is `published`"), "{other:?}");
     std::fs::write(dir.join("config.toml"), config).unwrap();
-    assert_eq!(left(&resume(&dir).output().unwrap(), &dir).hash, hash, "nothing is lost");
+    assert_eq!(left(&resume(&dir).output().unwrap(), &dir).hash, hash, "the hash after resuming");
 
     let path = root.path().join("published");
     let published = train_in(&path).args(["--set", "run.physics=published"]).output().unwrap();
@@ -405,7 +434,10 @@ fn a_run_keeps_its_physics() {
         std::fs::read_to_string(newest.unwrap().join("state.json")).unwrap()
     };
     assert!(state(&dir).contains("\"physics\": \"fast\""), "{}", state(&dir));
-    assert!(!state(&folder(&path)).contains("physics"), "the same bytes as in version 0.3");
+    assert!(
+        !state(&folder(&path)).contains("physics"),
+        "a run with published physics must have the state of version 0.3"
+    );
 
     let eval = |args: &[&str]| {
         let output = epo(&["eval", "--episodes", "2", "--json"]).arg(&dir).args(args).output().unwrap();
@@ -426,7 +458,7 @@ fn a_run_keeps_its_physics() {
 #[test]
 fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
     let root = tempfile::tempdir().unwrap();
-    // a step so long that the policy is lost in the update, or only its noise, in the next epoch
+    // The learning rate is so large that numbers overflow in the update, or in the next epoch.
     for (lr, says, evaluation) in [("1e38", "is NaN", 0), ("1e30", "environment 0 failed at step 50", 5)] {
         let path = root.path().join(lr);
         let mut command = train_in(&path);
@@ -435,7 +467,7 @@ fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(code(&output), 5, "{message}");
         assert!(message.contains("error: ") && message.contains(says), "{message}");
-        assert_eq!(code(&resume(&folder(&path)).output().unwrap()), 5, "the same again");
+        assert_eq!(code(&resume(&folder(&path)).output().unwrap()), 5, "a resumed run fails in the same way");
         let output = epo(&["eval", "--episodes", "1"]).arg(folder(&path)).output().unwrap();
         assert_eq!(
             code(&output),
@@ -446,7 +478,7 @@ fn numbers_that_are_not_finite_end_a_run_with_5_and_leave_a_whole_checkpoint() {
 }
 
 #[test]
-fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
+fn a_run_of_another_version_is_reported_and_its_configuration_can_be_used() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).args(["--set", "run.steps=2200"]).output().unwrap(); // an episode ends
     assert_eq!(code(&trained), 0, "{trained:?}");
@@ -463,10 +495,10 @@ fn a_run_of_another_version_is_said_and_its_configuration_still_usable() {
             String::from_utf8_lossy(&output.stderr).contains("begun by version 0.0.9")
         })
     };
-    assert_eq!(said(), [false; 3], "this version");
+    assert_eq!(said(), [false; 3], "no note for a run of this version");
     let ours = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, ours.replacen(env!("CARGO_PKG_VERSION"), "0.0.9", 1)).unwrap();
-    assert_eq!(said(), [true; 3], "resume, eval and report");
+    assert_eq!(said(), [true; 3], "resume, eval and report must name the other version");
     let again = epo(&["train", "--print-config", "--config"]).arg(&file).output().unwrap();
     assert_eq!(code(&again), 0, "{again:?}");
     let printed = ResolvedRun::from_layers(Some(&String::from_utf8_lossy(&again.stdout)), &[]).unwrap();
@@ -495,11 +527,11 @@ fn a_run_ends_with_an_evaluation_of_both_policies() {
     assert_eq!(read(), first, "a finished run is not evaluated again");
 }
 
-/// A run in the background that has added two rows to the record in `dir`.
+/// Starts a run in the background and waits until it has added two rows to the record in `dir`.
 fn in_background(mut command: Command, dir: &Path) -> Child {
     let rows = || std::fs::read_to_string(dir.join("progress.csv")).map_or(1, |text| text.lines().count());
     let before = rows();
-    command.arg("--quiet"); // nobody reads the pipe before the end
+    command.arg("--quiet"); // the pipe is read only at the end and must not fill up
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     while rows() < before + 2 {
         std::thread::sleep(Duration::from_millis(20));
@@ -507,17 +539,17 @@ fn in_background(mut command: Command, dir: &Path) -> Child {
     child
 }
 
-/// A run that takes far longer than a test.
-fn train_for_ever_in(root: &Path) -> Command {
+/// A run that takes much longer than a test.
+fn train_very_long_in(root: &Path) -> Command {
     let mut command = train_in(root);
     command.args(["--set", "run.steps=1e6"]);
     command
 }
 
 #[test]
-fn a_folder_in_use_is_refused_and_nothing_is_written_twice() {
+fn a_folder_in_use_is_refused_and_no_row_is_written_twice() {
     let root = tempfile::tempdir().unwrap();
-    let mut child = in_background(train_for_ever_in(root.path()), &folder(root.path()));
+    let mut child = in_background(train_very_long_in(root.path()), &folder(root.path()));
     let second = resume(&folder(root.path())).output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     child.kill().unwrap();
@@ -525,7 +557,7 @@ fn a_folder_in_use_is_refused_and_nothing_is_written_twice() {
     assert_eq!(code(&second), 75, "{said}");
     assert!(said.contains(&format!("in use by process {}", child.id())), "{said}");
     let eval = epo(&["eval", "--episodes", "1"]).arg(folder(root.path())).output().unwrap();
-    assert_eq!(code(&eval), 0, "the lock of a killed process is gone: {eval:?}");
+    assert_eq!(code(&eval), 0, "the lock of a killed process must be released: {eval:?}");
     let rows = std::fs::read_to_string(folder(root.path()).join("progress.csv")).unwrap();
     let column = rows.lines().next().unwrap().split(',').position(|name| name == "Train/Epoch").unwrap();
     let epochs: Vec<&str> = rows.lines().skip(1).filter_map(|row| row.split(',').nth(column)).collect();
@@ -534,9 +566,9 @@ fn a_folder_in_use_is_refused_and_nothing_is_written_twice() {
 }
 
 #[test]
-fn a_folder_that_is_moved_stops_the_run_and_loses_nothing() {
+fn a_run_stops_when_its_folder_is_moved_and_can_be_resumed_there() {
     let root = tempfile::tempdir().unwrap();
-    let child = in_background(train_for_ever_in(root.path()), &folder(root.path()));
+    let child = in_background(train_very_long_in(root.path()), &folder(root.path()));
     let moved = root.path().join("moved");
     std::fs::rename(folder(root.path()), &moved).unwrap();
     let ended = child.wait_with_output().unwrap();
@@ -545,14 +577,18 @@ fn a_folder_that_is_moved_stops_the_run_and_loses_nothing() {
     assert!(said.contains("was moved or replaced") && !folder(root.path()).exists(), "{said}");
     let again = in_background(resume(&moved), &moved);
     signal(&again, "HUP");
-    assert_eq!(code(&again.wait_with_output().unwrap()), 75, "it continues where it was moved to");
+    assert_eq!(
+        code(&again.wait_with_output().unwrap()),
+        75,
+        "the run continues in the moved folder until it is interrupted"
+    );
 }
 
 #[test]
-fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold() {
+fn eval_plays_the_same_episodes_on_any_number_of_threads_and_checks_the_threshold() {
     let root = tempfile::tempdir().unwrap();
     let trained = train_in(root.path()).arg("--quiet").output().unwrap();
-    assert!(trained.stderr.is_empty(), "--quiet: {trained:?}");
+    assert!(trained.stderr.is_empty(), "--quiet printed a message: {trained:?}");
     let dir = folder(root.path());
     let hash = left(&trained, &dir).hash;
     let eval = |args: &[&str]| {
@@ -576,10 +612,10 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_knows_its_threshold
     assert_ne!(eval(&["--stochastic"]).1["return"], json["return"]);
     let saved: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("eval.json")).unwrap()).unwrap();
-    assert_eq!(saved["policy"].as_str(), Some("sampled"), "the last one is at the top");
+    assert_eq!(saved["policy"].as_str(), Some("sampled"), "the newest evaluation is at the top level");
     let kept: Vec<_> =
         saved["evaluations"].as_array().unwrap().iter().map(|e| (&e["policy"], &e["seed"])).collect();
     assert_eq!(kept.len(), 4, "both policies for seeds 1 and 0: {kept:?}");
     let gate = epo(&["eval", "--max-cost", "nan"]).arg(&dir).output().unwrap();
-    assert_eq!(code(&gate), 2, "a gate that compares with NaN would always pass");
+    assert_eq!(code(&gate), 2, "NaN must be refused: a comparison with it would always pass");
 }

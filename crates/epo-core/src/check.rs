@@ -411,7 +411,7 @@ mod tests {
             (Bug::RemembersTheLastEpisode, "part at step 0 after another episode"),
             (Bug::SharedState, "when a second environment runs beside it"),
             (Bug::TimeLimitTerminates, "report Truncated at a time limit"),
-            (Bug::NeverEnds, "an episode goes on after its 12 steps"),
+            (Bug::NeverEnds, "an episode continues after its 12 steps"),
             (Bug::TakesAnyLength, "it accepts an action that is too short"),
             (Bug::TakesNaN, "it accepts an action with a NaN"),
             (Bug::StepsAfterTheEnd, "step is accepted before the first reset"),

@@ -134,6 +134,38 @@ pub fn load(
     Err(LabError::run(root, format!("no checkpoint can be loaded: {why}")))
 }
 
+/// Returns the numbers of the checkpoints in `root`, newest first. They may be damaged.
+pub fn numbers(root: &Path) -> Result<Vec<u64>, LabError> {
+    let all = numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))?;
+    Ok(all.into_iter().map(|(number, _)| number).collect())
+}
+
+/// Reads checkpoint `number` in `root`, if its hashes are correct and `fits` accepts its content.
+///
+/// # Errors
+/// If there is no such checkpoint, or it is damaged or cannot be read. No other checkpoint is used.
+pub fn load_number(
+    root: &Path,
+    number: u64,
+    fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
+) -> Result<Loaded, LabError> {
+    let there = numbers(root)?;
+    if !there.contains(&number) {
+        let list: Vec<String> = there.iter().map(u64::to_string).collect();
+        let kept = if list.is_empty() { "none".to_owned() } else { list.join(" and ") };
+        return Err(LabError::run(root, format!("there is no checkpoint {number}; the run has {kept}")));
+    }
+    let path = root.join(format!("{number:06}"));
+    let read = read_whole(&path).and_then(|(hash, files)| match fits(number, &files) {
+        Ok(()) => Ok(Loaded { number, hash, files, passed_over: Vec::new() }),
+        Err(why) => Err(ReadError::Damaged(why)),
+    });
+    read.map_err(|e| match e {
+        ReadError::Damaged(why) => LabError::run(&path, format!("the checkpoint is damaged ({why})")),
+        ReadError::Unreadable(file, e) => LabError::io("read", &file)(e),
+    })
+}
+
 /// Returns true if `root` contains no checkpoint, not even a damaged one.
 pub fn is_empty(root: &Path) -> Result<bool, LabError> {
     match numbered(root) {

@@ -141,7 +141,7 @@ impl ResolvedRun {
         Self::from_tables(table, set, !saved)
     }
 
-    /// Resolves the text of `config.toml` of a run folder, whatever version wrote it.
+    /// Resolves the text of `config.toml` of a run folder, of this version or of an older one.
     ///
     /// # Errors
     /// If a key does not exist, or a value has the wrong type or makes no sense.
@@ -216,7 +216,7 @@ impl ResolvedRun {
     }
 
     /// Number of steps of the epoch that begins after `steps` steps: `train.steps_per_epoch`, or what is left.
-    pub(crate) fn steps_of_epoch(&self, steps: u64) -> usize {
+    pub fn steps_of_epoch(&self, steps: u64) -> usize {
         let left = self.total_steps().saturating_sub(steps);
         usize::try_from(left).unwrap_or(usize::MAX).min(self.train.steps_per_epoch)
     }
@@ -257,7 +257,7 @@ impl TrainTable {
     }
 }
 
-/// The family of a task of the registry. An id that is not in the registry has none, whatever words it contains.
+/// The family of a task of the registry. An id that is not in the registry has none, even if it contains the name of a family.
 fn family_of(task: &str) -> Option<TaskFamily> {
     epo_tasks::task(task).ok()?.family()
 }
@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_has_its_preset_under_what_the_user_says() {
+    fn settings_of_the_user_override_the_preset_of_the_task() {
         let run = |set: &[&str]| {
             let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
             ResolvedRun::from_layers(Some("[run]\ntask = \"SafetyAntVelocity-v1\""), &set).unwrap()
@@ -464,9 +464,9 @@ mod tests {
         let kl = |set: &[&str]| run(set).train.update.target_kl;
         assert_eq!(kl(&[]), 0.02);
         assert_eq!(kl(&["train.target_kl=0.5"]), 0.5);
-        assert_eq!(kl(&["run.task=SafetyCarGoal1-v0"]), 0.006, "the task that counts is the one that is run");
-        assert_eq!(kl(&["run.algo=cpo"]), 0.02, "nothing of EPO's for the others");
-        assert_eq!(kl(&["run.task=MyVelocityEnv"]), 0.006, "a word in an id is no family");
+        assert_eq!(kl(&["run.task=SafetyCarGoal1-v0"]), 0.006, "the preset is that of the task of the run");
+        assert_eq!(kl(&["run.algo=cpo"]), 0.02, "CPO has the shared preset only");
+        assert_eq!(kl(&["run.task=MyVelocityEnv"]), 0.006, "an id outside the registry has no preset");
         let mu_rate = |set: &[&str]| params(&run(set).algo).unwrap()["mu_rate"].as_float();
         assert_eq!(mu_rate(&[]), Some(0.3));
         assert_eq!(mu_rate(&["algo.mu_rate=0.07"]), Some(0.07));
@@ -475,7 +475,7 @@ mod tests {
         let tasks = [&[][..], &["run.task=SafetyCarGoal1-v0"], &["run.task=MyVelocityEnv"]];
         assert_eq!(tasks.map(joint_clip), [Some(true), Some(false), Some(false)]);
 
-        // a run of a version that did not know `joint_clip` goes on without it
+        // A run of a version without `joint_clip` continues without it.
         let old =
             "epo_version = \"0.2.0\"\n[run]\ntask = \"SafetyAntVelocity-v1\"\n[train]\ntarget_kl = 0.02";
         let old = ResolvedRun::from_layers(Some(old), &[]).unwrap();
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_win_and_the_algorithm_decides_its_keys() {
+    fn later_layers_override_earlier_ones_and_keys_belong_to_the_algorithm() {
         let file = "[run]\nalgo = \"ppo-lag\"\nseed = 4\n[algo]\nlambda_lr = 0.1\n";
         let run = ResolvedRun::from_layers(Some(file), &["run.seed=5".into(), "run.seed=6".into()]).unwrap();
         assert_eq!((run.run.algo.as_str(), run.run.seed), ("ppo-lag", 6));
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn every_algorithm_survives_its_file() {
+    fn the_configuration_of_every_algorithm_can_be_written_and_read() {
         for algo in AlgoConfig::all_defaults() {
             let run = set(&[&format!("run.algo={}", algo.name())]).unwrap();
             assert_eq!(run.algo, algo);
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_key() {
+    fn an_invalid_value_is_refused_with_its_key() {
         for (bad, key) in [
             ("run.steps=0", "run.steps"),
             ("run.limit=-1", "run.limit"),

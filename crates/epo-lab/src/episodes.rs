@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_then_the_window_then_the_running_episodes() {
+    fn the_reading_uses_the_epoch_then_the_window_then_the_running_episodes() {
         let mut episodes = EpisodeWindow::default();
         let running = [episode(3.0, 10), episode(0.0, 20), episode(0.0, 0)];
         // no episode has finished: a cost of 3 in 30 steps is 100 in an episode of 1000 steps
@@ -171,7 +171,7 @@ mod tests {
 
     /// This test fails if the episodes of the epoch are added to the window too early and then counted twice.
     #[test]
-    fn measuring_adds_the_episodes_to_the_window_after_it_has_read_it() {
+    fn measure_reads_the_window_before_it_adds_the_episodes() {
         let mut episodes = EpisodeWindow::default();
         episodes.measure(&finished(&[50.0]), &[], rule(100)).unwrap();
         let reading = episodes.measure(&finished(&[20.0]), &[], rule(100)).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_forgets_the_oldest() {
+    fn the_window_drops_the_oldest_episode() {
         let mut episodes = EpisodeWindow::default();
         assert_eq!(episodes.mean(|e| e.cost), None);
         let costs: Vec<f64> = (0..WINDOW as u32 + 50).map(f64::from).collect();

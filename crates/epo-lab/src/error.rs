@@ -62,7 +62,7 @@ pub enum LabError {
     #[error("there is already a run folder {}: resume it, or choose another name", .0.display())]
     Exists(PathBuf),
     /// A run folder, or a part of it, is missing, damaged or was written by another program.
-    #[error("{why}: {}", path.display())]
+    #[error("{}: {why}", path.display())]
     Run {
         /// What is wrong.
         why: String,

@@ -11,18 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
-use epo_report::stats::student_t_975;
+use epo_report::stats::student_t;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Loaded};
+use crate::checkpoint::Loaded;
 use crate::collect::{ActionMap, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::Episode;
-use crate::state::{Learner, fits, from_files};
+use crate::snapshot::Snapshot;
 use crate::{LabError, runs};
 
 /// How a policy chooses its action in an evaluation.
@@ -70,8 +69,9 @@ pub struct Watch {
     pub played: AtomicUsize,
 }
 
-/// Environments stepped side by side. Fixed, because it decides which seeds are played.
-const WIDTH: usize = 32;
+/// Largest number of environments that an evaluation steps side by side. Fixed, because it decides which seeds are played:
+/// of n episodes, number k · w + i is episode k of environment i, with w = n but at most this number.
+pub const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
 struct Player {
@@ -201,20 +201,8 @@ pub fn load_policy(
     run: &ResolvedRun,
     spec: &EnvSpec,
 ) -> Result<(Policy, Normalizer, Loaded), LabError> {
-    let root = dir.join("checkpoint");
-    let loaded = checkpoint::load(&root, fits)?;
-    let read = || {
-        let (state, tensors) = from_files(&loaded.files)?;
-        let (hidden, streams) = (&run.train.hidden, run.algo.streams());
-        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, streams, run.run.seed);
-        let mut algorithm = run.build().map_err(|e| e.to_string())?;
-        let mut normalizer = Normalizer::new(spec.obs_len);
-        let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };
-        learner.restore(&state, &tensors)?;
-        Ok((agent.policy, normalizer))
-    };
-    let (policy, normalizer) = read().map_err(|why: String| LabError::run(&root, why))?;
-    Ok((policy, normalizer, loaded))
+    let Snapshot { agent, normalizer, loaded, .. } = Snapshot::read(dir, run, spec, None)?;
+    Ok((agent.policy, normalizer, loaded))
 }
 
 /// Mean, standard deviation (with n − 1) and 95 % confidence interval of the mean (Student's t).
@@ -235,7 +223,7 @@ impl Spread {
         let mean = values.clone().sum::<f64>() / n;
         let squares = values.map(|x| (x - mean) * (x - mean)).sum::<f64>();
         let std = if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
-        let half = if n > 1.0 { student_t_975(n - 1.0) * std / n.sqrt() } else { 0.0 };
+        let half = if n > 1.0 { student_t(0.95, n - 1.0) * std / n.sqrt() } else { 0.0 };
         Self { mean, std, ci95: [mean - half, mean + half] }
     }
 }
@@ -366,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_students() {
+    fn the_interval_is_that_of_students_t() {
         // 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, so ± 4.3027/√3 = 2.4842
         let spread = Spread::of([1.0, 2.0, 3.0].into_iter());
         assert_eq!((spread.mean, spread.std), (2.0, 1.0));
@@ -375,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_within_the_limit_counts_equality() {
+    fn a_cost_equal_to_the_limit_is_within_it() {
         let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
         let cost = CostSpread::of(&[episode(0.0), episode(25.0), episode(25.5), episode(9.0)], 25.0);
         assert_eq!((cost.p_feasible, cost.median), (0.75, 17.0));

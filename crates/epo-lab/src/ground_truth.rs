@@ -25,7 +25,7 @@ use crate::LabError;
 use crate::config::{ResolvedRun, algo_named};
 use crate::train::Trainer;
 
-pub use table::{Over, Summary, csv, markdown, summarise};
+pub use table::{MeanAndWorst, Summary, csv, markdown, summarise};
 
 /// One training on one CMDP.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ type Measured = Result<Option<JobResult>, LabError>;
 ///
 /// # Errors
 /// If the configuration is wrong, the training fails or the folder cannot be written.
-pub fn measure(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measured {
+pub fn run_job(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measured {
     let cmdp = &job.cmdp;
     let best = optimum(cmdp).map_err(unsolved)?;
     let limit = cmdp.limits()[0];
@@ -180,7 +180,7 @@ fn stays(costs: &[f64], bound: f64) -> Option<u64> {
 ///
 /// # Errors
 /// If a job fails. The other jobs are then cancelled.
-pub fn measure_all(
+pub fn run_jobs(
     jobs: &[Job],
     threads: usize,
     dir: &Path,
@@ -197,7 +197,7 @@ pub fn measure_all(
         while !stop.load(Relaxed) && !failed.load(Relaxed) {
             let i = next.fetch_add(1, Relaxed);
             let Some(job) = jobs.get(i) else { return };
-            let row = measure(job, &dir.join(i.to_string()), go_on);
+            let row = run_job(job, &dir.join(i.to_string()), go_on);
             failed.fetch_or(row.is_err(), Relaxed);
             results.lock().unwrap_or_else(PoisonError::into_inner).push((i, row));
         }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_kept_after_the_last_epoch_above_it() {
+    fn a_run_stays_within_the_limit_after_its_last_epoch_above_it() {
         assert_eq!(stays(&[3.0, 1.0, 2.0, 1.0, 0.5], 1.0), Some(4), "kept from the fourth epoch on");
         assert_eq!(stays(&[1.0, 0.5], 1.0), Some(1), "kept from the start");
         assert_eq!(stays(&[0.5, 1.0, 1.01], 1.0), None, "above it at the end");

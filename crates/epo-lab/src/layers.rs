@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_be_written_either_way() {
+    fn integers_and_floats_may_be_written_either_way() {
         let table = laid("run.steps = 1e6\ntrain.gamma = 1\ntrain.hidden = [32, 3e1]").unwrap();
         assert_eq!(table["run"]["steps"].as_integer(), Some(1_000_000));
         assert_eq!(table["train"]["gamma"].as_float(), Some(1.0));
@@ -140,7 +140,7 @@ mod tests {
 
     /// This test fails if the type is taken from the layer below instead of the defaults, or if a boolean is accepted.
     #[test]
-    fn an_automatic_number_takes_a_number_and_the_word_again() {
+    fn an_automatic_number_accepts_a_number_and_auto() {
         let root: Table = "scale = \"auto\"".parse().unwrap();
         let mut base = root.clone();
         for (layer, want) in [("scale = 2", "scale = 2.0"), ("scale = \"auto\"", "scale = \"auto\"")] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_like_no_other_has_no_suggestion() {
+    fn a_key_without_a_similar_one_has_no_suggestion() {
         let keys = ["train.max_grad_norm", "train.gamma", "run.steps"];
         assert_eq!(nearest("grid", keys.into_iter()), None);
         assert_eq!(laid("grid = 1").unwrap_err().to_string(), "there is no `grid`");

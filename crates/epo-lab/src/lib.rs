@@ -17,15 +17,18 @@ mod layers;
 mod lifecycle;
 pub mod lock;
 pub mod memory;
+pub mod onnx;
 pub mod physics;
 pub mod record;
 pub mod reference;
 pub mod repro;
 pub mod runs;
+pub mod snapshot;
 mod state;
 pub mod stop;
 pub mod sweep;
 pub mod tensorboard;
 pub mod train;
+pub mod trained;
 
 pub use error::LabError;

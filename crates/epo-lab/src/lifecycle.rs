@@ -116,7 +116,7 @@ impl<'a> Trainer<'a> {
         checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
         trainer.notes.extend(runs::other_version(dir));
-        let continues = |note| format!("{note}; going on from epoch {}", loaded.number);
+        let continues = |note| format!("{note}; continuing from epoch {}", loaded.number);
         trainer.notes.extend(loaded.passed_over.into_iter().map(continues));
         if trainer.run.run.steps != saved.run.steps {
             trainer.change_length(&saved)?;
@@ -160,8 +160,14 @@ impl<'a> Trainer<'a> {
         let (seed, train) = (run.run.seed, &run.train);
         let spec = envs[0].spec().clone();
         let pool = EnvPool::new(envs, train.threads, seed, Purpose::Episode)?;
-        let agent =
-            Agent::new(spec.obs_len, &spec.action, &train.hidden, &train.hidden, run.algo.streams(), seed);
+        let agent = Agent::new(
+            spec.obs_len,
+            &spec.action,
+            &train.hidden,
+            &train.hidden,
+            run.algo.cost_critics(),
+            seed,
+        );
         let collector = Collector::new(pool, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
         Ok(Self {
@@ -304,7 +310,7 @@ fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
         return Ok(());
     }
     let why = format!(
-        "its checkpoints are gone, its record of {} epochs is not: nothing is overwritten; begin a new run",
+        "its checkpoints are gone, but its record is not (epochs: {}); nothing is overwritten, so begin a new run",
         lines - 1
     );
     Err(LabError::run(dir, why))

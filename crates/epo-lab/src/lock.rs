@@ -29,7 +29,7 @@ impl RunLock {
     ///
     /// # Errors
     /// [`LabError::Locked`] if another process, or another `RunLock` of this process, holds it. A file system without
-    /// locks is not an error: the run goes on unlocked.
+    /// locks is not an error: the run continues without a lock.
     pub fn acquire(dir: &Path) -> Result<Self, LabError> {
         let path = dir.join("lock");
         // a link could lead out of the folder, and the file is emptied below
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_moved_or_replaced_is_noticed() {
+    fn a_moved_or_replaced_folder_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let (here, there) = (dir.path().join("run"), dir.path().join("moved"));
         fs::create_dir(&here).unwrap();

@@ -50,8 +50,8 @@ fn check_against(run: &ResolvedRun, spec: &EnvSpec, has: u64) -> Result<(), Conf
 fn parts(run: &ResolvedRun, spec: &EnvSpec) -> Vec<(&'static str, f64)> {
     let train = &run.train;
     let (obs, act) = (spec.obs_len as f64, spec.action.len() as f64);
-    let streams = run.algo.streams().len() as f64;
-    let networks = 2.0 + streams;
+    let cost_critics = run.algo.cost_critics().len() as f64;
+    let networks = 2.0 + cost_critics;
     let samples = train.steps_per_epoch as f64;
     let widths: Vec<f64> =
         std::iter::once(obs).chain(train.hidden.iter().map(|w| *w as f64)).chain([act.max(1.0)]).collect();
@@ -123,7 +123,7 @@ mod tests {
 
     /// This test fails if the estimate rejects ordinary runs, or if a factor in it is missing.
     #[test]
-    fn the_defaults_fit_and_what_cannot_fit_names_its_key() {
+    fn the_defaults_fit_and_a_setting_that_does_not_fit_is_named() {
         let gib = 1 << 30;
         assert!(check_against(&run(&[]), &spec(), gib / 8).is_ok(), "the defaults need less than 128 MiB");
         for (set, key) in [

@@ -129,8 +129,8 @@ fn tables(train: &TrainTable, algo: &AlgoConfig) -> Table {
 mod tests {
     use super::*;
 
-    /// This test fails if a key has no documentation, if a documented key does not exist, if a documented default is
-    /// wrong, or if a preset is not documented.
+    /// This test fails if a key or a preset has no documentation, if a documented key does not exist, or if a
+    /// documented default is wrong.
     #[test]
     fn every_key_of_every_algorithm_is_documented_with_the_default_in_use() {
         for algo in AlgoConfig::all_defaults() {

@@ -13,7 +13,7 @@ use crate::{LabError, bench};
 /// An experiment of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
-    /// Figures 1 and 2, Tables 1 and 2: EPO and five baselines on eight tasks.
+    /// Figures 1 and 2, Tables 1 and 2: EPO and its baselines on the tasks of the paper.
     Paper,
     /// Figure 3: ablations of EPO.
     Ablation,
@@ -254,7 +254,7 @@ mod tests {
 
     /// This test fails if the duration is the sum divided by the number of jobs. That would be 4.5 s in the first case.
     #[test]
-    fn all_is_done_when_the_last_run_is() {
+    fn the_total_time_is_that_of_the_last_run_to_end() {
         assert_eq!(until_done(&[3.0, 3.0, 3.0], 2), 6.0);
         assert_eq!(until_done(&[5.0, 1.0, 1.0, 2.0], 2), 5.0);
         assert_eq!((until_done(&[2.0, 1.0], 1), until_done(&[], 2)), (3.0, 0.0));
@@ -263,7 +263,7 @@ mod tests {
     /// This test fails if every pair or every seed is measured, or if the update time of a wrong task or setting is
     /// used. It also fails if the update time is not scaled in proportion.
     #[test]
-    fn a_measurement_per_task_and_per_setting_tells_the_time_of_every_pair() {
+    fn one_measurement_per_task_and_per_setting_gives_the_time_of_every_pair() {
         let runs = Experiment::Paper.file(&Shrink::default()).unwrap().plan().unwrap();
         let chosen = chosen(&runs);
         assert_eq!(chosen.len(), 8 + 6 - 1);

@@ -154,13 +154,15 @@ fn fixed64(out: &mut Vec<u8>, field: u8, value: f64) {
     out.extend(value.to_le_bytes());
 }
 
-fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
-    out.push(field << 3 | 2);
+/// Writes a field of bytes, a text or a message.
+pub(crate) fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
+    varint(out, u64::from(field) << 3 | 2);
     varint(out, value.len() as u64);
     out.extend(value);
 }
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
+/// Writes an integer in groups of seven bits, the lowest first.
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

@@ -199,6 +199,11 @@ impl Trainer<'_> {
         &self.run
     }
 
+    /// The sizes and names of the environments of the run.
+    pub fn spec(&self) -> &epo_core::EnvSpec {
+        self.collector.spec()
+    }
+
     /// The folder of the run.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -21,7 +21,7 @@ fn episodes(dir: &Path) -> String {
 }
 
 #[test]
-fn the_number_of_threads_does_not_reach_a_bit() {
+fn the_number_of_threads_changes_no_bit() {
     let dir = tempfile::tempdir().unwrap();
     let run = |threads: &str| {
         let path = dir.path().join(threads);
@@ -70,7 +70,7 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
+fn a_damaged_checkpoint_is_skipped_with_a_note_and_the_results_are_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let whole = train(&dir.path().join("whole"), config(&[]), &walk).unwrap();
     let path = dir.path().join("damaged");
@@ -85,7 +85,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_word_and_the_run_ends_the_same() {
     let mut trainer = Trainer::resume(&path, ResumeOptions::default(), &walk).unwrap();
     assert_eq!(trainer.epoch(), 3);
     let note = trainer.notes()[0].clone();
-    assert!(note.contains("000004 is damaged") && note.contains("going on from epoch 3"), "{note}");
+    assert!(note.contains("000004 is damaged") && note.contains("continuing from epoch 3"), "{note}");
     assert_eq!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap(), whole);
     assert_eq!(rows(&path), rows(&dir.path().join("whole")));
 }

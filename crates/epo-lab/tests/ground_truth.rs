@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use epo_lab::config::{algo_named, params};
-use epo_lab::ground_truth::{Job, JobResult, measure, measure_all};
+use epo_lab::ground_truth::{Job, JobResult, run_job, run_jobs};
 use epo_theory::stories;
 
 fn job(algo: &str, steps: u64, set: &[&str]) -> Job {
@@ -14,7 +14,7 @@ fn job(algo: &str, steps: u64, set: &[&str]) -> Job {
 
 fn train(algo: &str, steps: u64, set: &[&str]) -> JobResult {
     let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
-    let row = measure(&job(algo, steps, set), dir.path(), || true).unwrap_or_else(|e| panic!("{e}"));
+    let row = run_job(&job(algo, steps, set), dir.path(), || true).unwrap_or_else(|e| panic!("{e}"));
     row.unwrap_or_else(|| panic!("nobody asked it to stop"))
 }
 
@@ -55,15 +55,15 @@ fn many_jobs_give_the_same_rows_on_any_number_of_threads_and_stop_when_asked() {
     let go = AtomicBool::new(false);
     let rows = |threads: usize| {
         let dir = dir.path().join(threads.to_string());
-        measure_all(&jobs, threads, &dir, &go, || ()).unwrap().unwrap()
+        run_jobs(&jobs, threads, &dir, &go, || ()).unwrap().unwrap()
     };
     let one = rows(1);
     assert_eq!(one.iter().map(|r| r.algo.as_str()).collect::<Vec<_>>(), ["epo", "cpo", "ppo"]);
     assert!(one == rows(3) && one.iter().all(|r| r.steps == 8000));
 
     let stop = AtomicBool::new(false);
-    let stopped = measure_all(&jobs, 2, &dir.path().join("s"), &stop, || stop.store(true, Ordering::Relaxed));
+    let stopped = run_jobs(&jobs, 2, &dir.path().join("s"), &stop, || stop.store(true, Ordering::Relaxed));
     assert!(stopped.unwrap().is_none());
     let wrong = [jobs[0].clone(), job("ppo", 8000, &["algo.mu_min=1"])];
-    assert!(measure_all(&wrong, 2, &dir.path().join("w"), &go, || ()).is_err());
+    assert!(run_jobs(&wrong, 2, &dir.path().join("w"), &go, || ()).is_err());
 }

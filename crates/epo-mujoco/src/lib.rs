@@ -4,9 +4,9 @@
 //! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::place`], [`Sim::reset_placed`]). Names are resolved to
 //! ids when a task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
-//! The library is opened when the first model is compiled. It is looked for in the folder that the environment variable
-//! `MUJOCO_LIB_DIR` names, in the folder of the program and in `lib` beside that folder, where the build put it, and where
-//! the system's loader looks.
+//! The library is opened when the first model is compiled. It is searched in this order: the folder that the
+//! environment variable `MUJOCO_LIB_DIR` names, the folder of [`set_library_dir`], the folder of the program, `lib`
+//! beside that folder, the folder of the build, the places of the system's loader.
 //!
 //! ```
 //! let xml = "<mujoco><worldbody><body name='ball' pos='0 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>";
@@ -21,6 +21,7 @@
 mod library;
 mod raw;
 
+pub use library::set_library_dir;
 use raw::Raw;
 
 /// Why a model could not be built.
@@ -276,8 +277,8 @@ impl Sim {
         self.raw.reset();
     }
 
-    /// Moves a fixed body in the plane, at once: its frame, its centre of mass and its geoms are where the next
-    /// [`forward`](Self::forward) pass would put them. (With sleep on, no pass would: it skips fixed bodies.)
+    /// Moves a fixed body in the plane, at once. Its frame, its centre of mass and its geoms get the positions that the
+    /// next [`forward`](Self::forward) pass would compute. (With sleep on, no pass would: it skips fixed bodies.)
     ///
     /// The body must be a child of the world, without children, and nothing may collide with it.
     pub fn move_fixed(&mut self, body: BodyId, xy: [f64; 2]) {

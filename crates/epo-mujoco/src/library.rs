@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sha2::{Digest, Sha256};
 
@@ -23,23 +23,36 @@ unsafe extern "C" {
     fn epo_open(path: *const c_char) -> *const c_char;
 }
 
+/// Folder that a program has named with [`set_library_dir`].
+static NAMED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Sets a folder in which the library is looked for, after `MUJOCO_LIB_DIR` and before the folder of the program.
+///
+/// It is for a shared object that brings the library along, such as a Python module: the program is then the Python
+/// interpreter. Call it before the first model is compiled; later calls have no effect.
+pub fn set_library_dir(dir: impl Into<PathBuf>) {
+    *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir.into());
+}
+
 /// Opens the library. All later calls return what the first one did.
 pub(crate) fn open() -> Result<(), Error> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     OPENED.get_or_init(|| try_each(&candidates())).clone().map_err(Error::Library)
 }
 
-/// Where the library may be: in the folder that `MUJOCO_LIB_DIR` names and nowhere else, if it is set. Otherwise in the
-/// folder of the program, in `lib` beside that folder, in the user's data folder, or in the folder that the build used.
+/// Returns the places where the library may be, the most specific first: the folder that `MUJOCO_LIB_DIR` names and
+/// nothing else, if it is set; otherwise the folder of [`set_library_dir`], the folder of the program, `lib` beside it,
+/// the user's data folder, and the folder of the build.
 fn candidates() -> Vec<PathBuf> {
-    if let Some(named) = env::var_os("MUJOCO_LIB_DIR") {
-        return vec![PathBuf::from(named).join(NAME)];
+    if let Some(folder) = env::var_os("MUJOCO_LIB_DIR") {
+        return vec![PathBuf::from(folder).join(NAME)];
     }
     let program = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let beside = program.iter().flat_map(|dir| [dir.clone(), dir.join("../lib")]);
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".local/share"));
     let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("epo"));
-    let folders = beside.chain(data).chain([PathBuf::from(BUILT_WITH)]);
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let folders = named.into_iter().chain(beside).chain(data).chain([PathBuf::from(BUILT_WITH)]);
     folders.map(|dir| dir.join(NAME)).collect()
 }
 
@@ -85,8 +98,8 @@ fn check(path: &Path) -> Result<(), String> {
 
 fn open_at(path: &Path) -> Result<(), String> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: the path ends with a zero. `OnceLock` lets one thread in, and nothing else of this crate calls the library
-    // before this has succeeded: every simulation is made by compiling a model, which comes here first.
+    // SAFETY: the path ends with a zero. `OnceLock` lets one thread in. Nothing else of this crate calls the library
+    // before this has succeeded: a simulation begins with the compilation of a model, which calls this function first.
     let reason = unsafe { epo_open(path.as_ptr()) };
     if reason.is_null() {
         return Ok(());
@@ -116,6 +129,16 @@ mod tests {
         assert!(error.contains("no such file"), "{error}");
         let line = error.lines().find(|line| line.contains(changed.to_str().unwrap())).unwrap();
         assert!(line.contains(HASH) && line.contains("build the program with MUJOCO_LIB_DIR"), "{line}");
+    }
+
+    /// Kills: a folder that is named and not looked into, or looked into after the folder of the build.
+    #[test]
+    fn a_folder_that_the_program_names_comes_before_the_folder_of_the_build() {
+        set_library_dir("/named/by/the/program");
+        let all = candidates();
+        let at = |path: &Path| all.iter().position(|p| p == path);
+        let named = at(&Path::new("/named/by/the/program").join(NAME)).unwrap();
+        assert!(named < at(&Path::new(BUILT_WITH).join(NAME)).unwrap(), "{all:?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The wrapper around MuJoCo: what it reads and writes, and that nothing escapes it.
+//! Tests of the wrapper around MuJoCo: reading and writing the state, sleeping bodies, copies, and errors.
 
 use std::path::Path;
 
 use epo_mujoco::{BodyId, Error, Shape, Sim, Trouble, fatal_errors};
 
-/// A box over a floor, welded to a mocap body, beside a fixed mark and a pushed slider.
+/// A model with a floor, a box above it, a ball welded to a mocap body, a fixed mark, and a slider with a motor.
 const SCENE: &str = r#"<mujoco>
   <size memory="1M"/>
   <worldbody>
@@ -37,7 +37,7 @@ fn bodies_are_placed_and_the_weld_follows() {
     let touching: Vec<_> = sim.contacts().collect();
     let (floor, cube) = (sim.geom("floor").unwrap(), sim.geom("box").unwrap());
     assert!(!touching.is_empty() && touching.iter().all(|&pair| pair == [floor, cube]), "{touching:?}");
-    // the weld keeps the new distance: nothing pulls the carried ball back to where the model was compiled
+    // The weld keeps the new distance: the ball does not return to its position in the compiled model.
     for _ in 0..100 {
         sim.step();
     }
@@ -48,7 +48,11 @@ fn bodies_are_placed_and_the_weld_follows() {
     for _ in 0..500 {
         sim.step();
     }
-    assert!((sim.xpos(carried)[0] - 0.5).abs() < 0.05, "it follows its carrier: {:?}", sim.xpos(carried));
+    assert!(
+        (sim.xpos(carried)[0] - 0.5).abs() < 0.05,
+        "the ball does not follow its carrier: {:?}",
+        sim.xpos(carried)
+    );
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn fixed_bodies_move_at_once_and_stay_there() {
         let at = [4.0 + f64::from(u8::from(sleep)), 4.5, 0.1];
         sim.move_fixed(mark, [at[0], at[1]]);
         for _ in 0..3 {
-            let offset = [at[0] + 0.25, at[1], at[2]]; // of the geom in its body
+            let offset = [at[0] + 0.25, at[1], at[2]]; // position of the geom in its body
             assert_eq!(
                 (sim.xpos(mark), sim.xipos()[mark.0], sim.geom_xpos(geom)),
                 (at, offset, offset),
@@ -90,17 +94,17 @@ fn a_body_at_rest_sleeps_until_it_is_touched_or_all_are_woken() {
         awake.step();
     }
     assert!(sim.is_asleep(body));
-    assert!(!awake.is_asleep(body), "sleep is off unless it is asked for");
+    assert!(!awake.is_asleep(body), "sleep must be off by default");
     assert!(!sim.is_asleep(slider), "a body with a motor never sleeps");
-    assert!(!sim.is_asleep(sim.body("mark").unwrap()), "a fixed body does not either");
+    assert!(!sim.is_asleep(sim.body("mark").unwrap()), "a fixed body never sleeps");
     let slept_at = place(&sim);
     for _ in 0..100 {
         sim.step();
     }
-    assert_eq!(place(&sim), slept_at, "it does not move by a bit");
+    assert_eq!(place(&sim), slept_at, "a sleeping body has moved");
     *sim.qpos_mut().last_mut().unwrap() = -0.85; // the slider, now 5 cm into the box
     sim.forward();
-    assert!(!sim.is_asleep(body), "what is touched wakes up");
+    assert!(!sim.is_asleep(body), "a body that is touched must wake up");
     sim.reset();
     sim.forward();
     for _ in 0..500 {
@@ -113,7 +117,7 @@ fn a_body_at_rest_sleeps_until_it_is_touched_or_all_are_woken() {
 }
 
 #[test]
-fn a_copy_shares_nothing_and_steps_alike() {
+fn a_copy_is_independent_and_steps_in_the_same_way() {
     let mut sim = Sim::from_xml(SCENE).unwrap();
     let mut copy = sim.try_clone().unwrap();
     for _ in 0..50 {
@@ -129,7 +133,7 @@ fn a_copy_shares_nothing_and_steps_alike() {
 }
 
 #[test]
-fn a_step_from_the_last_forward_pass_is_a_step() {
+fn a_step_that_reuses_the_last_forward_pass_has_the_same_bits() {
     let mut sim = Sim::from_xml(SCENE).unwrap();
     let mut plain = sim.try_clone().unwrap();
     for t in 0..200 {
@@ -160,7 +164,7 @@ fn velocities_are_of_the_frame_in_world_axes() {
 }
 
 #[test]
-fn geoms_are_listed_with_what_is_drawn() {
+fn geoms_are_listed_with_shape_size_and_colour() {
     let sim = Sim::from_xml(SCENE).unwrap();
     let geoms = sim.geoms();
     assert_eq!(geoms.len(), 6);
@@ -171,23 +175,23 @@ fn geoms_are_listed_with_what_is_drawn() {
 }
 
 #[test]
-fn divergence_is_noticed_and_nothing_is_written_or_printed_by_the_library() {
+fn divergence_is_reported_and_the_library_writes_no_log() {
     let mut sim = Sim::from_xml(SCENE).unwrap();
     assert_eq!(sim.trouble(), None);
     sim.qvel_mut()[0] = f64::NAN;
     sim.step();
     assert_eq!(sim.trouble(), Some(Trouble::Diverged));
-    assert!(sim.qpos().iter().all(|q| q.is_finite()), "MuJoCo goes back to the initial state");
+    assert!(sim.qpos().iter().all(|q| q.is_finite()), "MuJoCo resets a diverged simulation");
     assert!(!Path::new("MUJOCO_LOG.TXT").exists());
     sim.reset();
-    assert_eq!(sim.trouble(), None, "a reset forgets");
+    assert_eq!(sim.trouble(), None, "a reset must clear the divergence");
     sim.qpos_mut()[0] = 1e11;
     sim.check_state();
-    assert_eq!(sim.trouble(), Some(Trouble::Diverged), "huge is as bad");
+    assert_eq!(sim.trouble(), Some(Trouble::Diverged), "a huge number counts as divergence");
 }
 
 #[test]
-fn too_many_contacts_for_the_arena_are_noticed() {
+fn too_many_contacts_for_the_arena_are_reported() {
     let balls: String = (0..60)
         .map(|i| {
             format!(
@@ -247,7 +251,7 @@ fn a_fatal_error_inside_mujoco_costs_one_episode() {
 }
 
 #[test]
-fn a_model_that_cannot_be_is_an_error() {
+fn an_invalid_model_is_an_error() {
     assert!(matches!(Sim::from_xml("<mujoco><worldbody><body/></worldbody>"), Err(Error::Compile(_))));
     let sim = Sim::from_xml(SCENE).unwrap();
     let missing = sim.body("bx").unwrap_err();

@@ -247,10 +247,10 @@ impl WithSimd for AddL2<'_> {
 mod tests {
     use super::*;
 
-    /// By hand, β = (.9, .999), lr .1: after one step m̂ = g and √v̂ = |g|, so θ moves by lr·g/(|g| + ε); g = 0
-    /// does not move. Second step with g = −2 after g = 2: m = .9·.2 − .2 = −.02, m̂ = −.02/.19;
-    /// v = .999·.004 + .004 = .007996, v̂ = .007996/.001999 = 4. Move: lr·(.02/.19)/2.
-    /// Kills: a missing bias correction, swapped β, ε inside the root, the wrong sign.
+    /// By hand, β = (.9, .999), lr .1: after one step m̂ = g and √v̂ = |g|, so θ moves by lr·g/(|g| + ε); g = 0 does
+    /// not move. Second step with g = −2 after g = 2: m = .9·.2 − .2 = −.02, m̂ = −.02/.19; v = .999·.004 + .004 =
+    /// .007996, v̂ = .007996/.001999 = 4. Move: lr·(.02/.19)/2. This test fails if the bias correction is missing, if
+    /// β₁ and β₂ are swapped, or if ε is inside the root. It also fails with the wrong sign.
     #[test]
     fn two_steps_by_hand() {
         let n = 19; // whole vectors and a partial one
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Kills: a moment or a number of steps that is not restored.
+    /// This test fails if a moment or the number of steps is not restored.
     #[test]
     fn a_restored_optimiser_continues_with_the_same_bits() {
         let grad = |t: u32| -> Vec<f32> { (0..21).map(|i| ((i + 7 * t) as f32).sin()).collect() };
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(adam, restored);
     }
 
-    /// Kills: a flush of the gradient, of a moment or of the parameter that is left out, or has a larger threshold.
+    /// This test fails if a tiny gradient, moment or parameter is not set to zero, or if a threshold is larger.
     #[test]
     fn tiny_gradients_moments_and_parameters_become_zero() {
         let n = 19; // whole vectors and a partial one
@@ -310,7 +310,8 @@ mod tests {
         assert!(p != 0.0 && m > 0.1 * TINY && v > square, "larger ones stay: {p:e} {m:e} {v:e}");
     }
 
-    /// Kills: a missing factor of 2, a missing entry after the last block of 16, clipping before the penalty.
+    /// This test fails if a factor of 2 or an entry after the last block of 16 is missing, or if clipping comes before
+    /// the penalty.
     #[test]
     fn the_l2_penalty_is_added_before_clipping() {
         for n in [1, 16, 19, 40] {

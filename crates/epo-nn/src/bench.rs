@@ -174,7 +174,8 @@ impl WithSimd for Block {
 mod tests {
     use super::*;
 
-    /// Kills: work counted twice (a fraction above 1), a peak loop that the compiler removed.
+    /// This test fails if work is counted twice (a fraction above 1), or if the compiler removes the loop that measures
+    /// the peak.
     #[test]
     fn no_update_is_faster_than_the_peak() {
         let bench = update(&[8, 8, 2], 16);

@@ -31,7 +31,7 @@ impl Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
-        let mut copy = Self::new(self.len); // aligned anew
+        let mut copy = Self::new(self.len); // the copy is aligned too
         copy.copy_from_slice(self);
         copy
     }

@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Kills: a wrong α or β, scratch space that affects the next solution.
+    /// This test fails if α or β is wrong, or if scratch space affects the next solution.
     #[test]
     fn random_systems_are_solved() {
         let mut stream = Stream::new(1, Purpose::Problem, 0);

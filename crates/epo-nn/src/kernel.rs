@@ -11,8 +11,8 @@
 //! All matrices are row-major. The rows of B and D are padded to whole vectors.
 //!
 //! Every element of C is one chain of multiply-adds in the order of the sum, in every tile. The bits of a row therefore
-//! depend neither on the size of the batch, nor on the position of the row in it, nor on the width of a vector. The
-//! portable instruction set does not fuse the multiply-add, so its last bits differ.
+//! do not depend on the size of the batch, on the position of the row, or on the width of a vector. The portable
+//! instruction set does not fuse the multiply-add, so its last bits differ.
 //!
 //! Tiny results become zero, see [`crate::tiny`].
 
@@ -75,7 +75,7 @@ pub(crate) struct Factors<'a> {
 
 /// What a product does with its result while it is still in the first-level cache.
 #[derive(Clone, Copy)]
-pub(crate) enum Then<'a> {
+pub(crate) enum Epilogue<'a> {
     /// Leaves it unchanged.
     Store,
     /// Replaces it by its tanh.
@@ -93,7 +93,7 @@ pub(crate) fn product<S: Simd, const F: usize>(
     n: usize,
     c: &mut [f32],
     ldc: usize,
-    then: Then<'_>,
+    then: Epilogue<'_>,
 ) {
     let factors = &factors.map(|f| Prepared::<S>::new(&f));
     let mut i = 0;
@@ -136,7 +136,7 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
     n: usize,
     c: &mut [f32],
     ldc: usize,
-    then: Then<'_>,
+    then: Epilogue<'_>,
 ) {
     let vectors = n.div_ceil(S::F32_LANES);
     let mut v = 0;
@@ -161,9 +161,9 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
     for r in i..i + MR {
         let row = &mut c[r * ldc..][..width];
         match then {
-            Then::Store => {}
-            Then::Tanh => tanh_in_place(simd, row),
-            Then::TimesSlope(h) => times_slope(simd, &h[r * ldc..][..width], row),
+            Epilogue::Store => {}
+            Epilogue::Tanh => tanh_in_place(simd, row),
+            Epilogue::TimesSlope(h) => times_slope(simd, &h[r * ldc..][..width], row),
         }
     }
 }

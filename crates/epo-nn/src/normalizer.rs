@@ -144,6 +144,12 @@ impl Normalizer {
         &self.moments
     }
 
+    /// Mean and factor per dimension, and the largest magnitude: `x̂ = clip((x − mean) · factor, ±bound)`. `None` if the
+    /// normaliser is the identity.
+    pub fn transform(&self) -> Option<(&[f64], &[f64], f64)> {
+        (self.moments.count >= 2).then_some((&self.moments.mean, &self.scale, CLIP))
+    }
+
     /// Writes the normalised observation to `out`.
     ///
     /// # Panics
@@ -184,7 +190,7 @@ mod tests {
         (0..n).map(|_| [1e3 + 2.0 * stream.normal(), stream.uniform() - 0.5]).collect()
     }
 
-    /// Kills: a merge without the term for the difference of the means, a count that is not updated.
+    /// This test fails if a merge leaves out the difference of the means, or does not update the count.
     #[test]
     fn merged_moments_agree_with_one_pass_and_with_two() {
         let rows = rows(1000);
@@ -209,7 +215,8 @@ mod tests {
         assert_eq!(merged, Moments::new(2));
     }
 
-    /// Kills: a lower bound on the variance instead of the deviation, clipping before scaling, no scaling at all.
+    /// This test fails if the lower bound applies to the variance instead of the deviation. It also fails if values are
+    /// not scaled, or are clipped before that.
     #[test]
     fn values_are_centred_scaled_floored_and_clipped() {
         // mean 2, sample deviation 1; the second dimension is constant

@@ -59,8 +59,8 @@ fn train(arch: Arch, sizes: &[usize], rows: usize) -> u64 {
     hash.0
 }
 
-/// Kills: an order of summation that depends on the width of a vector, a multiply-add that is fused in one instruction
-/// set only, a compiler that reorders a sum.
+/// This test fails if the order of a sum depends on the width of a vector or on the compiler. It also fails if only one
+/// instruction set fuses a multiply-add.
 #[test]
 fn every_fused_instruction_set_computes_the_pinned_bits() {
     // sizes below, at and between multiples of the vectors; one chunk of 64 rows and several

@@ -19,8 +19,8 @@
 //! A sum of such products could only become subnormal if its terms cancelled to 26 binary digits. The moments appear
 //! only in products with a rate, so their threshold is smaller.
 //!
-//! The thresholds are far below what training notices: a weight of order 0.1 does not change when 1e-9 is added, and
-//! Adam's ε of 1e-8 makes the step of a gradient of `TINY` smaller than 1e-10.
+//! The thresholds are too small to affect training. A weight of order 0.1 does not change when 1e-9 is added. Adam's ε
+//! of 1e-8 makes the step of a gradient of `TINY` smaller than 1e-10.
 //!
 //! The comparison is ordinary arithmetic. It gives the same bits on every processor and does not touch the
 //! floating-point mode of the thread. NaN stays NaN.
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Kills: a comparison without the magnitude, a threshold that is flushed itself, a NaN turned into zero.
+    /// This test fails if the sign of a number matters, if the threshold itself becomes zero, or if a NaN becomes zero.
     #[test]
     fn only_numbers_below_the_threshold_become_zero() {
         assert_eq!(TINY, 2_f32.powi(-50));
@@ -98,8 +98,9 @@ mod tests {
         }
     }
 
-    /// Kills: a flush of the weights or of the first moments that is left out. (The gradients are flushed twice, and the second moments decay too slowly
-    /// to show here; the tests of Adam and of the kernels look at each place alone.)
+    /// This test fails if tiny weights or first moments are not set to zero. It does not see the other places:
+    /// gradients are set to zero twice, and second moments decay too slowly. The tests of Adam and of the kernels check
+    /// each place alone.
     #[test]
     fn a_critic_with_zero_targets_meets_no_subnormal_number() {
         let mut critic = Critic::new(&[7, 24, 24, 1], 32, 0.0);

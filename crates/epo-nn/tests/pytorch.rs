@@ -60,8 +60,8 @@ struct Expected<'a> {
     after: &'a [f64],
 }
 
-/// Kills: a transposed weight, a bias or layer left out, a missing −ln σ, an entropy of the wrong sign, an ε
-/// inside the root, a missing bias correction, clipping by the wrong norm.
+/// Trains `policy` and compares each number with PyTorch. It fails if a weight is transposed, or if a bias, a layer or
+/// −ln σ is missing. It also fails if the entropy has the wrong sign, or if Adam or the clip has another formula.
 fn check(mut policy: Policy, actions: &[f32], want: &Expected<'_>) {
     let mut ws = policy.workspace(64);
     let mut grad = vec![0.0; policy.params().len()];

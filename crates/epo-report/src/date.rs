@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_civil() {
+    fn days_are_converted_to_dates() {
         for (seconds, date) in [
             (0, "1970-01-01-00-00-00"),
             (951_782_400, "2000-02-29-00-00-00"),

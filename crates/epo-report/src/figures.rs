@@ -24,7 +24,7 @@ const MOST_TOGETHER: usize = 12;
 const MOST_MARKS: usize = 200;
 
 /// One drawn figure.
-pub(crate) struct Drawn {
+pub(crate) struct DrawnFigure {
     /// Path below `figures/`, without file extension.
     pub name: String,
     pub title: String,
@@ -37,9 +37,9 @@ pub(crate) struct Drawn {
 /// All figures and curves of a report.
 pub(crate) struct Figures {
     /// Figures of each task, in the order of the page.
-    pub tasks: Vec<Vec<Drawn>>,
+    pub tasks: Vec<Vec<DrawnFigure>>,
     /// The figure of all tasks; `None` if there is only one task.
-    pub together: Option<Drawn>,
+    pub together: Option<DrawnFigure>,
     /// Curves as CSV: file name without extension, and content.
     pub curves: Vec<(String, String)>,
     /// Sentences that say what is not drawn because a maximum is exceeded.
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// Returns all figures.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Drawn> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &DrawnFigure> {
         self.together.iter().chain(self.tasks.iter().flatten())
     }
 
@@ -149,13 +149,18 @@ fn learning_curves(groups: &[Group], legend: &BTreeMap<&str, usize>, options: &O
     ]
 }
 
-fn draw(name: String, title: String, caption: String, figure: &Figure) -> Drawn {
+fn draw(name: String, title: String, caption: String, figure: &Figure) -> DrawnFigure {
     let canvas = figure.draw();
-    Drawn { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
+    DrawnFigure { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
 }
 
 /// Returns the figures of one task.
-fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options: &Options) -> Vec<Drawn> {
+fn of_task(
+    name: &str,
+    groups: &[Group],
+    legend: &BTreeMap<&str, usize>,
+    options: &Options,
+) -> Vec<DrawnFigure> {
     let groups = &groups[..groups.len().min(MOST_LINES)];
     let task = &groups[0].task;
     let shown = names(&groups.iter().collect::<Vec<_>>(), legend);
@@ -167,7 +172,7 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
         let hollow = panel.marks.iter().any(|m| m.hollow);
         let figure = Figure { columns: 1, panels: vec![panel], legend: shown.clone() };
         let mut caption =
-            "Each disc is a run: final return over final cost. Left of the dashed line is within the limit."
+            "Each disc is a run: its final return over its final cost. Runs left of the dashed line are within the limit."
                 .to_owned();
         if hollow {
             caption += " Each ring is the evaluation of a run with the mean action.";
@@ -178,7 +183,12 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
     if !panels.is_empty() {
         let figure = Figure { columns: 3, panels, legend: shown };
         let title = format!("Diagnostics of {task}");
-        drawn.push(draw(format!("diagnostics/{name}"), title, "Mean over the seeds.".into(), &figure));
+        drawn.push(draw(
+            format!("diagnostics/{name}"),
+            title,
+            "The lines are means over the seeds.".into(),
+            &figure,
+        ));
     }
     drawn
 }
@@ -186,13 +196,13 @@ fn of_task(name: &str, groups: &[Group], legend: &BTreeMap<&str, usize>, options
 /// Returns a caption that explains the line, the thin lines and the band, if they are present.
 fn curve_caption(series: &[Series], options: &Options) -> String {
     let mut text = match series.iter().any(|s| !s.seeds.is_empty()) {
-        true => "Line: mean over the seeds. Thin lines: single seeds.".to_owned(),
-        false => "Line: the only seed.".to_owned(),
+        true => "The line is the mean over the seeds. Thin lines are single seeds.".to_owned(),
+        false => "The line is the only seed.".to_owned(),
     };
     if series.iter().any(Series::has_band) {
         text += match options.band {
-            Band::Std => " Band: plus and minus one standard deviation over the seeds.",
-            Band::Ci95 => " Band: 95 % interval of the mean over the seeds (Student’s t).",
+            Band::Std => " The band is one standard deviation over the seeds to either side.",
+            Band::Ci95 => " The band is the 95 % interval of the mean over the seeds (Student’s t).",
         };
     }
     text
@@ -238,7 +248,7 @@ fn diagnostics(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<Panel> {
 }
 
 /// Returns one figure with the learning curves of several tasks: returns above, costs below, up to four tasks per row.
-fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Options) -> Option<Drawn> {
+fn together(by_task: &[&[Group]], legend: &BTreeMap<&str, usize>, options: &Options) -> Option<DrawnFigure> {
     if !(2..=MOST_TOGETHER).contains(&by_task.len()) {
         return None;
     }
@@ -300,17 +310,17 @@ mod tests {
     fn one_task_has_no_figure_of_all_tasks_and_one_seed_no_band() {
         let (one, _) = figures(1, &["epo"], 1);
         assert!(one.together.is_none() && one.tasks.len() == 1 && one.left_out.is_empty());
-        assert!(!one.tasks[0][0].caption.contains("Band"), "{}", one.tasks[0][0].caption);
+        assert!(!one.tasks[0][0].caption.contains("The band"), "{}", one.tasks[0][0].caption);
         let (two, _) = figures(2, &["epo", "ppo"], 2);
-        assert!(two.together.is_some() && two.tasks[0][0].caption.contains("Band"));
+        assert!(two.together.is_some() && two.tasks[0][0].caption.contains("The band"));
         let names: Vec<_> = two.tasks.iter().flatten().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["T0", "plane/T0", "T1", "plane/T1"], "the figure of all tasks is not among them");
         assert!(two.tasks[0][1].svg.contains("EPO, seed 1, end of training: return 1.00, cost 9.00"));
     }
 
-    /// Fails if the number of figures is not limited, or if the report does not say what is left out.
+    /// This test fails if the number of figures is not limited, or if the report does not say what is left out.
     #[test]
-    fn what_is_too_much_for_figures_is_said() {
+    fn tasks_and_curves_beyond_the_limits_are_named() {
         let (many, _) = figures(MOST_TASKS + 2, &["epo"], 1);
         assert_eq!((many.tasks.len(), many.curves.len()), (MOST_TASKS, MOST_TASKS + 2));
         assert!(
@@ -326,7 +336,7 @@ mod tests {
             wide.left_out
         );
         let rows = wide.curves[0].1.lines().count();
-        assert_eq!(rows, 1 + 2 * groups.len(), "the curves hold all");
+        assert_eq!(rows, 1 + 2 * groups.len(), "curves are missing in the CSV");
         let (deep, _) = figures(1, &["epo"], MOST_SEEDS as u64 + 5);
         assert!(deep.left_out[0].contains("first 20 of up to 25 seeds"), "{:?}", deep.left_out);
     }

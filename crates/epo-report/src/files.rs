@@ -93,7 +93,7 @@ fn fnv(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Fails if names lack the hash, are too long, leave the folder, or differ only in case.
+    /// This test fails if names lack the hash, are too long, leave the folder, or differ only in case.
     #[test]
     fn no_two_texts_have_one_file_name() {
         let mut names = FileNames::default();

@@ -33,7 +33,7 @@ pub enum Band {
 
 /// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Achieved {
+pub struct RunResults {
     /// Final return.
     pub ret: f64,
     /// Final cost.
@@ -48,7 +48,7 @@ pub struct Achieved {
     pub stays_from: Option<usize>,
 }
 
-impl Achieved {
+impl RunResults {
     /// Returns the results of `run`. Final values are means over the last `share` (a fraction) of its steps.
     pub fn of(run: &Run, share: f64) -> Self {
         let end = run.points.last().map_or(0.0, |p| p.steps);
@@ -101,13 +101,13 @@ pub struct Group {
     /// Indices of the runs with final values, which are those about as long as the longest run of the task.
     pub reached: Vec<usize>,
     /// Results of each run in `reached`.
-    pub achieved: Vec<Achieved>,
+    pub achieved: Vec<RunResults>,
     /// Score at equal safety of each entry of `achieved`. Empty if the task has no score (see the notes of the report).
     pub scores: Vec<f64>,
 }
 
 /// Returns true for configuration keys that do not separate groups, such as the seed.
-pub(crate) fn is_incidental(path: &str) -> bool {
+pub fn is_incidental(path: &str) -> bool {
     const KEYS: [&str; 8] = [
         "run.seed",
         "run.task",
@@ -161,11 +161,16 @@ const REACHED: f64 = 0.9;
 
 /// Returns the groups of runs, sorted by task and then in the order of the legend.
 pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<Group> {
-    let labels = labels(&runs);
-    let mut sorted: BTreeMap<((usize, String), usize, Label), Vec<Run>> = BTreeMap::new();
+    let settings = runs.iter().map(|run| Settings {
+        source: run.source,
+        algo: &run.algo,
+        task: &run.task,
+        config: &run.config,
+    });
+    let labels = labels(&settings.collect::<Vec<_>>());
+    let mut sorted: BTreeMap<Place, Vec<Run>> = BTreeMap::new();
     for (run, label) in runs.into_iter().zip(labels) {
-        let place = ((task_rank(&run.task), run.task.clone()), rank(&label.name), label);
-        sorted.entry(place).or_default().push(run);
+        sorted.entry(place(&run.task, label)).or_default().push(run);
     }
     let mut groups: Vec<Group> = sorted
         .into_iter()
@@ -193,20 +198,44 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
 /// Maximum length of the differing settings in a legend. If they are longer, variants are called A, B, …
 const LONGEST: usize = 40;
 
+/// Name of a group of runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Label {
-    name: String,
-    variant: Option<String>,
+pub struct Label {
+    /// Name in legends and tables.
+    pub name: String,
+    /// Settings that differ from other runs of the algorithm. `Some` only if the name has a letter in their place.
+    pub variant: Option<String>,
+}
+
+/// What determines the group of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Program that wrote the run folder.
+    pub source: Source,
+    /// Name of the algorithm.
+    pub algo: &'a str,
+    /// Task id.
+    pub task: &'a str,
+    /// All settings as text, by dotted name.
+    pub config: &'a BTreeMap<String, String>,
+}
+
+/// Sorting key of a group: task, then place in the legend.
+pub type Place = ((usize, String), usize, Label);
+
+/// Returns the sorting key of a group. Equal keys mean the same group.
+pub fn place(task: &str, label: Label) -> Place {
+    ((task_rank(task), task.to_owned()), rank(&label.name), label)
 }
 
 /// Text that is shown for a key that a run does not have.
 const NOT_SET: &str = "not set";
 
 /// Returns a name for each run: its algorithm, and the settings that differ among runs of that algorithm and task.
-fn labels(runs: &[Run]) -> Vec<Label> {
+pub fn labels(runs: &[Settings<'_>]) -> Vec<Label> {
     let mut experiments: BTreeMap<(Source, &str, &str), Vec<usize>> = BTreeMap::new();
     for (i, run) in runs.iter().enumerate() {
-        experiments.entry((run.source, &run.algo, &run.task)).or_default().push(i);
+        experiments.entry((run.source, run.algo, run.task)).or_default().push(i);
     }
     let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
     let mut known: BTreeMap<(Source, &str, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -229,11 +258,11 @@ fn labels(runs: &[Run]) -> Vec<Label> {
         }
         known.insert((source, algo, task), values.into_keys().collect());
     }
-    let differences = |run: &Run| {
-        let keys = varying.get(&(run.source, run.algo.as_str())).into_iter().flatten();
+    let differences = |run: &Settings<'_>| {
+        let keys = varying.get(&(run.source, run.algo)).into_iter().flatten();
         let parts = keys.filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
-            let known = known[&(run.source, &*run.algo, &*run.task)].contains(key);
+            let known = known[&(run.source, run.algo, run.task)].contains(key);
             let value = run.config.get(*key).map(String::as_str).or(known.then_some(NOT_SET))?;
             Some(format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
@@ -242,7 +271,7 @@ fn labels(runs: &[Run]) -> Vec<Label> {
     let own: Vec<String> = runs.iter().map(differences).collect();
     let mut variants: BTreeMap<(Source, &str), BTreeMap<&str, usize>> = BTreeMap::new();
     for (run, own) in runs.iter().zip(&own) {
-        variants.entry((run.source, &run.algo)).or_default().insert(own, 0);
+        variants.entry((run.source, run.algo)).or_default().insert(own, 0);
     }
     let mut long = BTreeSet::new();
     for (algorithm, all) in &mut variants {
@@ -251,8 +280,8 @@ fn labels(runs: &[Run]) -> Vec<Label> {
             long.insert(*algorithm);
         }
     }
-    let label = |(run, own): (&Run, &String)| {
-        let (algo, key) = (display(run.source, &run.algo), (run.source, run.algo.as_str()));
+    let label = |(run, own): (&Settings<'_>, &String)| {
+        let (algo, key) = (display(run.source, run.algo), (run.source, run.algo));
         match long.contains(&key) {
             _ if own.is_empty() => Label { name: algo, variant: None },
             false => Label { name: format!("{algo}, {own}"), variant: None },
@@ -279,7 +308,7 @@ fn one_per_seed(mut runs: Vec<Run>, notes: &mut Vec<Note>) -> Vec<Run> {
         match kept.last() {
             Some(last) if last.seed == run.seed => {
                 let shown = if last.steps() > run.steps() { "longer" } else { "first" };
-                let message = format!("Seed {} is there twice; the {shown} run is shown.", run.seed);
+                let message = format!("There are two runs of seed {}; the {shown} one is shown.", run.seed);
                 notes.push(Note::new(&run.path, message));
             }
             _ => kept.push(run),
@@ -304,7 +333,7 @@ fn achieve(groups: &mut [Group], share: f64, notes: &mut Vec<Note>) {
         for (i, run) in group.runs.iter().enumerate() {
             if reaches(run, longest) {
                 group.reached.push(i);
-                group.achieved.push(Achieved::of(run, share));
+                group.achieved.push(RunResults::of(run, share));
             } else {
                 let message = format!(
                     "The run ends at {:.0} of {:.0} steps: its curve is drawn, its final values are left out.",
@@ -335,22 +364,21 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     let first: Vec<f64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.points[0].ret)).collect();
     let untrained = stats::mean(&first);
     let safe_return = |group: &Group| {
-        let mean = |f: fn(&Achieved) -> f64| stats::mean(&group.achieved.iter().map(f).collect::<Vec<_>>());
+        let mean = |f: fn(&RunResults) -> f64| stats::mean(&group.achieved.iter().map(f).collect::<Vec<_>>());
         (mean(|a| a.cost) <= mean(|a| a.limit)).then(|| mean(|a| a.ret))
     };
     let best = groups.iter().filter_map(safe_return).fold(f64::NEG_INFINITY, f64::max);
     let Some(group) = groups.first() else { return };
     if groups.iter().any(|g| g.runs[0].limit != group.runs[0].limit) {
-        let message =
-            "The cost limits differ, so the returns are not compared: the runs are not equally safe.";
+        let message = "The cost limits differ, so the runs have no score: their returns cannot be compared.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     if best <= untrained {
-        let message = "No safe algorithm is better than untrained, so there is no score at equal safety.";
+        let message = "No safe algorithm has a higher return than an untrained policy, so there is no score.";
         return notes.push(Note::new(Path::new(&group.task), message));
     }
     for group in groups {
-        let score = |a: &Achieved| {
+        let score = |a: &RunResults| {
             if a.feasible() { ((a.ret - untrained) / (best - untrained)).max(0.0) } else { 0.0 }
         };
         group.scores = group.achieved.iter().map(score).collect();
@@ -427,7 +455,7 @@ pub(crate) fn curve(
         let half = stats::std_dev(&values).map_or(f64::NAN, |sd| match band {
             Band::Std => sd,
             Band::Ci95 => {
-                let t = t.entry(n).or_insert_with(|| stats::student_t_975((n - 1) as f64));
+                let t = t.entry(n).or_insert_with(|| stats::student_t(0.95, (n - 1) as f64));
                 *t * sd / (n as f64).sqrt()
             }
         });
@@ -498,17 +526,17 @@ pub(crate) mod tests {
     fn achieved_counts_by_hand() {
         // costs 50, 20, 30, 25, 10 with limit 25: above in epochs 0 and 2, excess 25 + 5, stays feasible from epoch 3
         let rows = [(0.0, 50.0), (1.0, 20.0), (2.0, 30.0), (3.0, 25.0), (5.0, 10.0)];
-        let got = Achieved::of(&run("T", "epo", 0, &rows), 0.4); // the last two of five
+        let got = RunResults::of(&run("T", "epo", 0, &rows), 0.4); // the last two of five
         let want =
-            Achieved { ret: 4.0, cost: 17.5, limit: 25.0, above: 0.4, excess: 30.0, stays_from: Some(3) };
+            RunResults { ret: 4.0, cost: 17.5, limit: 25.0, above: 0.4, excess: 30.0, stays_from: Some(3) };
         assert_eq!(got, want);
-        assert_eq!(Achieved::of(&run("T", "epo", 0, &[(0.0, 30.0)]), 0.1).stays_from, None);
-        assert_eq!(Achieved::of(&run("T", "epo", 0, &[(0.0, 3.0)]), 0.1).stays_from, Some(0));
+        assert_eq!(RunResults::of(&run("T", "epo", 0, &[(0.0, 30.0)]), 0.1).stays_from, None);
+        assert_eq!(RunResults::of(&run("T", "epo", 0, &[(0.0, 3.0)]), 0.1).stays_from, Some(0));
     }
 
     #[test]
     fn safety_comes_before_return() {
-        let a = |ret, cost| Achieved { ret, cost, limit: 25.0, above: 0.0, excess: 0.0, stays_from: None };
+        let a = |ret, cost| RunResults { ret, cost, limit: 25.0, above: 0.0, excess: 0.0, stays_from: None };
         assert!(a(1.0, 25.0).compare(&a(9.0, 25.1)).is_gt(), "a feasible run beats one that is not");
         assert!(a(2.0, 20.0).compare(&a(1.0, 5.0)).is_gt(), "among feasible runs the return decides");
         assert!(a(1.0, 30.0).compare(&a(9.0, 40.0)).is_gt(), "among infeasible runs the cost decides");
@@ -540,10 +568,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_key_that_only_one_run_has_tells_them_apart() {
-        // an older version did not have the key, and did what the newer one does not do by default
+        // An older version has no such key, and its behaviour is not the default of the newer one.
         let mut newer = run("T", "epo", 1, &[(1.0, 1.0)]);
         newer.config = BTreeMap::from([("algo.mu_law".to_owned(), "proportional".to_owned())]);
-        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // nobody has the key there
+        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // no run of this task has the key
         let got = groups(vec![run("T", "epo", 0, &[(1.0, 1.0)]), newer, other_task], 0.1, &mut Vec::new());
         let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
         assert_eq!(got.len(), 3, "{labels:?}");
@@ -551,7 +579,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn variants_are_told_apart_by_what_differs() {
+    fn variants_are_named_by_the_settings_that_differ() {
         let with = |seed, pmn: &str| {
             let mut run = run("T", "epo", seed, &[(1.0, 1.0)]);
             run.config = [("algo.pmn", pmn), ("run.seed", "x"), ("train.gamma", "0.99")]
@@ -598,13 +626,15 @@ pub(crate) mod tests {
         let got = groups(runs, 0.1, &mut notes);
         assert_eq!((got[0].runs.len(), got[0].achieved.len(), got[1].runs.len()), (2, 1, 1));
         let text: String = notes.iter().map(ToString::to_string).collect();
-        for part in ["ends at 5000000 of 10000000", "Seed 0 is there twice", "PPO has no run of seed 1"] {
+        for part in
+            ["ends at 5000000 of 10000000", "There are two runs of seed 0", "PPO has no run of seed 1"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }
 
-    /// Fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has no final
-    /// values if another run of the task has 128,000 steps in epochs of 32,000.
+    /// This test fails if only the rule of 90 % is used. Then an OmniSafe run of 100,000 steps in epochs of 20,000 has
+    /// no final values beside a run of 128,000 steps in epochs of 32,000.
     #[test]
     fn runs_that_end_within_one_epoch_of_each_other_have_final_values() {
         let with = |algo: &str, epoch_steps: f64, epochs: usize| {
@@ -629,14 +659,14 @@ pub(crate) mod tests {
         ];
         let got = groups(runs, 0.1, &mut Vec::new());
         let cost = curve(&got[0], |p| p.cost, 1, Band::Std, 0);
-        assert_eq!(cost.mean, [10.0, 60.0], "a peak stays a peak");
+        assert_eq!(cost.mean, [10.0, 60.0], "the peak must not be smoothed");
         let sd = 1800_f64.sqrt(); // of 90 and 30: deviations ±30
         assert!((cost.band[1].1 - 60.0 - sd).abs() < 1e-9 && cost.band[0] == (10.0, 10.0), "{:?}", cost.band);
         let ci = curve(&got[0], |p| p.cost, 1, Band::Ci95, 0); // t = 12.706 with one degree of freedom
         assert!((ci.band[1].1 - 60.0 - 12.7062 * 30.0).abs() < 0.1, "{:?}", ci.band);
-        assert_eq!(ci.band[1].0, 0.0, "no cost is below zero");
+        assert_eq!(ci.band[1].0, 0.0, "a cost is never negative");
         let ret = curve(&got[0], |p| p.ret - 5.0, 1, Band::Ci95, 0);
-        assert!(ret.band[0].0 < -4.0, "a return may be: {:?}", ret.band);
+        assert!(ret.band[0].0 < -4.0, "a return may be negative: {:?}", ret.band);
         assert_eq!(smooth(vec![0.0, 3.0, 6.0], 3), [1.5, 3.0, 4.5]);
         assert_eq!(smooth(vec![0.0, 3.0, 6.0], usize::MAX), [3.0; 3]);
         let seeds: Vec<_> = cost.seeds.iter().map(|(seed, line)| (*seed, line[1].1)).collect();

@@ -212,13 +212,40 @@ fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<
     }
 }
 
-/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
-///
-/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
-pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
-    let read = |name: &str| read_text(&dir.join(name));
-    let mut notes = Vec::new();
-    let (source, config) = match (read("config.toml")?, read("config.json")?) {
+/// What the configuration of a run says.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Program that wrote the folder.
+    pub source: Source,
+    /// Task id.
+    pub task: String,
+    /// Name of the algorithm.
+    pub algo: String,
+    /// Seed.
+    pub seed: u64,
+    /// Limit on the mean episode cost; `None` if the configuration has none.
+    pub limit: Option<f64>,
+    /// All settings as text, by dotted name.
+    pub config: BTreeMap<String, String>,
+}
+
+impl Identity {
+    /// Returns the identity of the run in the folder `dir`, from the texts of its `config.toml` and `config.json`.
+    ///
+    /// The folder itself is not read; its name replaces a task, algorithm or seed that the configuration lacks.
+    pub fn parse(dir: &Path, toml: Option<&str>, json: Option<&str>) -> Result<Self, String> {
+        let (source, config) = parse_config(toml, json)?;
+        let (task, algo, seed) = identity(dir, source, &config)?;
+        Ok(Self { source, task, algo, seed, limit: limit_of(source, &config), config })
+    }
+}
+
+/// Returns the program that wrote a configuration, and all settings as text, by dotted name.
+fn parse_config(
+    toml: Option<&str>,
+    json: Option<&str>,
+) -> Result<(Source, BTreeMap<String, String>), String> {
+    match (toml, json) {
         (Some(text), _) => {
             let mut table: toml::Table = text
                 .parse()
@@ -227,15 +254,24 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let mut config = flat(&table);
             // versions without this key had published physics only
             config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
-            (Source::Epo, config)
+            Ok((Source::Epo, config))
         }
         (None, Some(text)) => {
             let table: serde_json::Map<_, _> =
-                serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
-            (Source::OmniSafe, flat(&table))
+                serde_json::from_str(text).map_err(|e| format!("config.json is broken: {e}."))?;
+            Ok((Source::OmniSafe, flat(&table)))
         }
-        (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
-    };
+        (None, None) => Err("There is neither a config.toml nor a config.json.".into()),
+    }
+}
+
+/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
+///
+/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
+pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
+    let read = |name: &str| read_text(&dir.join(name));
+    let mut notes = Vec::new();
+    let (source, config) = parse_config(read("config.toml")?.as_deref(), read("config.json")?.as_deref())?;
     let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
     let version = version.and_then(|version| version_note(version));
     let mut given = None;
@@ -249,10 +285,10 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         .and_then(|progress| {
             let own = limit_of(source, &config);
             let limit =
-                own.or(limit).ok_or("The config names no cost limit; `--limit` would give it one.")?;
+                own.or(limit).ok_or("The configuration has no cost limit; set one with `--limit`.")?;
             if own.is_none() {
                 given = Some(format!(
-                    "The config names no cost limit; the limit {limit} is taken from `--limit`."
+                    "The configuration has no cost limit; the limit {limit} is taken from `--limit`."
                 ));
             }
             Ok((progress, limit, identity(dir, source, &config)?))
@@ -356,7 +392,9 @@ fn identity(
         named(Some(dir)).and_then(|n| n.strip_prefix("seed-")?.split('-').next().map(str::to_owned));
     let get = |i: usize, fallback: Option<String>| {
         let found = config.get(keys[i]).cloned().or(fallback);
-        found.ok_or_else(|| format!("The config has no `{}`: the run may be of another version.", keys[i]))
+        found.ok_or_else(|| {
+            format!("The configuration has no `{}`: the run may be of another version.", keys[i])
+        })
     };
     let seed = get(2, seed_of_name)?;
     let seed = seed.parse().map_err(|_| format!("The seed `{seed}` is not a whole number."))?;
@@ -385,7 +423,7 @@ struct Progress {
 const MOST_ROW_BYTES: u64 = 1 << 20;
 
 /// Indices of the columns that reports need.
-struct Places {
+struct ColumnIndices {
     columns: usize,
     steps: usize,
     ret: usize,
@@ -394,7 +432,7 @@ struct Places {
     diagnostics: [Option<usize>; DIAGNOSTICS.len()],
 }
 
-impl Places {
+impl ColumnIndices {
     fn of(columns: &[String]) -> Result<Self, String> {
         let find = |name: &str| columns.iter().position(|c| c == name);
         let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
@@ -424,7 +462,7 @@ impl Progress {
                     if line.len() as u64 == MOST_ROW_BYTES {
                         return Err("progress.csv cannot be read: a row is longer than 1 MiB.".into());
                     }
-                    notes.push("The last row of progress.csv is half-written and left out.".into());
+                    notes.push("The last row of progress.csv is half-written and is left out.".into());
                     return Ok(None);
                 }
                 let row = String::from_utf8_lossy(&line);
@@ -436,7 +474,7 @@ impl Progress {
         let header = next_row(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
         let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
         let columns: Vec<String> = header.split(',').map(column).collect();
-        let places = Places::of(&columns)?;
+        let places = ColumnIndices::of(&columns)?;
         let mut sums = [0.0; 3];
         let (mut points, mut diagnostics) = (Vec::new(), Vec::new());
         let (mut broken, mut epoch, mut last_steps, mut epoch_steps) = (0, 0, 0.0, 0.0_f64);
@@ -497,7 +535,7 @@ fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
         let own: BTreeSet<&str> = names();
         if let Some(odd) = known.symmetric_difference(&own).next() {
             let which = model.path.display();
-            let message = format!("The columns differ from those of {which}, by {odd} for one.");
+            let message = format!("The columns differ from those of {which}; one that differs is {odd}.");
             notes.push(Note::new(&run.path, message));
         }
     }
@@ -540,7 +578,7 @@ mod tests {
         assert_eq!(
             (run.points[0], run.points.len()),
             (first, 2),
-            "the empty cells are no point but an epoch"
+            "a row with empty cells counts as an epoch, but has no point"
         );
         assert!(notes.is_empty(), "{notes:?}");
     }
@@ -596,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn omnisafe_names_stand_in_for_missing_keys() {
+    fn names_of_omnisafe_folders_replace_missing_keys() {
         let config = r#"{"algo_cfgs": {"cost_limit": 10}}"#;
         let dir = folder(&[
             ("CPO-{T-v0}/seed-007-2024-01-01-00-00-00/config.json", config),
@@ -607,7 +645,7 @@ mod tests {
         assert_eq!((runs[0].task.as_str(), runs[0].algo.as_str(), runs[0].seed), ("T-v0", "CPO", 7));
     }
 
-    /// Fails if a given limit is not used for a run without one, or if it replaces the limit of a run.
+    /// This test fails if a given limit is not used for a run without one, or if it replaces the limit of a run.
     #[test]
     fn a_limit_can_be_given_to_runs_that_name_none() {
         let rows = progress("0,1,2,3\n");
@@ -640,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_folder_says_why_and_the_rest_is_read() {
+    fn every_unusable_folder_has_a_reason_and_the_rest_is_read() {
         let good = progress("0,1,2,10\n");
         let other = CONFIG.replace("[run]", "epo_version = \"0.0.1\"\n[run]");
         let dir = folder(&[
@@ -685,12 +723,12 @@ mod tests {
             ("g-old", "columns differ"),
             ("h-no-limit", "no cost limit"),
             ("i-no-task", "`run.seed`"),
-            ("l-old-and-unreadable", "give it one. Note that the run was begun by version 0.0.1"),
+            ("l-old-and-unreadable", "set one with `--limit`. Note that the run was begun by version 0.0.1"),
             ("j-only-header", "no finished episode"),
             ("k-empty", "No run folder was found"),
             ("none/such", "cannot be read"),
         ] {
-            assert!(said(name).contains(part), "{name}: “{}” does not say “{part}”", said(name));
+            assert!(said(name).contains(part), "{name}: “{}” does not contain “{part}”", said(name));
         }
     }
 

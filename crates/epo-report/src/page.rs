@@ -1,22 +1,28 @@
 //! The HTML page: figures, tables and caveats in one file that needs no network.
+//!
+//! The page has one script, `zoom.js`, which enlarges a figure. Its Content-Security-Policy allows this script by its
+//! hash and refuses everything else. Without scripts the page shows the same content.
 
 use std::fmt::Write as _;
 
 use crate::evaluation::{Policy, of_policy};
-use crate::figures::{Drawn, Figures};
+use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
 use crate::groups::Group;
 use crate::history::{Note, Run, VERSION_KEY};
 use crate::plot::escape;
 use crate::table::{Table, number};
-use crate::{Achieved, Options};
+use crate::{Options, RunResults};
 
 /// Style sheet. Dark mode replaces colours that are hard to see on black; the files in `figures/` do not change.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ddd;--paper:#fff;--warn:#fff6e5}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;\
 color:var(--ink);background:var(--paper)}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}\
 figure{margin:1.5rem 0}figure svg{width:100%;max-width:860px;height:auto}figure.narrow svg{max-width:430px}\
-figcaption{color:var(--soft);font-size:.9rem}\
+figcaption{color:var(--soft);font-size:.9rem}body>figure svg{cursor:zoom-in}button{font:inherit;font-size:.85rem}\
+dialog{width:96vw;height:94vh;max-width:none;max-height:none;box-sizing:border-box;padding:.5rem;\
+color:var(--ink);background:var(--paper);border:1px solid var(--line)}dialog figure{margin:.5rem 0 0;\
+height:calc(100% - 2.5rem);cursor:grab;touch-action:none}dialog figure svg{width:100%;height:100%;max-width:none}dialog svg *{vector-effect:non-scaling-stroke}\
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-align:left;border-bottom:1px solid var(--line)}\
 td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .wide{overflow-x:auto}.caveat{background:var(--warn);border-left:4px solid #e69f00;padding:.5rem 1rem}\
@@ -26,12 +32,21 @@ figure svg>rect{fill:#16181d}figure [fill=\"#222222\"]{fill:#ddd}figure [stroke=
 figure [stroke=\"#e4e4e4\"]{stroke:#2c2f36}figure [stroke=\"#555555\"]{stroke:#999}\
 figure [stroke=\"#000000\"]{stroke:#fff}figure [fill=\"#000000\"]{fill:#fff}\
 figure [stroke=\"#0072b2\"]{stroke:#3d7eff}figure [fill=\"#0072b2\"]{fill:#3d7eff}}\
-@page{size:landscape;margin:12mm}@media print{body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}\
+@page{size:landscape;margin:12mm}@media print{button,#zoom-help{display:none}body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}\
 figure,tr,.caveat{break-inside:avoid}figure svg{max-height:165mm}.wide{overflow:visible}table{font-size:8pt}\
 td,th{padding:.15rem .3rem}}";
 
+/// The script that enlarges a figure.
+const ZOOM: &str = include_str!("zoom.js");
+/// SHA-256 of [`ZOOM`] in Base64. A test compares them and prints the right value.
+const ZOOM_HASH: &str = "ugczBaqEsvCEUsQA8xo39uk4VIJj7J8mb85gkbYcsOY=";
+
 /// Maximum number of notes that the page lists.
 const MOST_NOTES: usize = 200;
+/// Explanation of the zoom. The script shows it, so that it does not appear where scripts are off.
+const ZOOM_HELP: &str = "<p id=\"zoom-help\" hidden>Click a figure to enlarge it. There the wheel or the keys + and − \
+zoom, dragging or the arrow keys move the view, a double click or the key 0 shows the whole figure, and Escape closes \
+it.</p>\n";
 /// Maximum number of runs that the page lists.
 const MOST_RUNS: usize = 2000;
 
@@ -50,7 +65,7 @@ impl Page<'_> {
         let title = escape(&self.options.title);
         let mut out = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" \
-             content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<meta name=\"viewport\" \
+             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{ZOOM_HASH}'\">\n<meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
              <body>\n<h1>{title}</h1>\n"
         );
@@ -65,18 +80,22 @@ impl Page<'_> {
         self.write_notes(&mut out);
         self.write_runs(&mut out);
         let version = env!("CARGO_PKG_VERSION");
-        let _ = writeln!(out, "<p class=\"note\">Made by epo {version}.</p>\n</body></html>"); // a string: cannot fail
+        let _ = writeln!(
+            out,
+            "<p class=\"note\">Made by epo {version}.</p>\n<script>{ZOOM}</script>\n</body></html>"
+        ); // a string: cannot fail
         out
     }
 
     fn write_figures(&self, out: &mut String) {
-        let figure = |drawn: &Drawn| {
+        let figure = |drawn: &DrawnFigure| {
             let class = if drawn.name.starts_with("plane/") { " class=\"narrow\"" } else { "" };
             let (title, caption) = (escape(&drawn.title), escape(&drawn.caption));
             format!("<figure{class}>{}<figcaption>{title}. {caption}</figcaption></figure>\n", drawn.svg)
         };
         *out += "<h2>Figures</h2>\n";
         *out += &format!("<p>{}</p>\n", escape(&self.how_to_read()));
+        *out += ZOOM_HELP;
         for drawn in self.figures.tasks.iter().flatten() {
             *out += &figure(drawn);
         }
@@ -84,21 +103,21 @@ impl Page<'_> {
 
     fn how_to_read(&self) -> String {
         let smoothing = match (self.options.smooth_return, self.options.smooth_cost) {
-            (1, 1) => "Nothing is smoothed".to_owned(),
-            (r, 1) => format!("Returns are a moving mean over {r} epochs, costs are not smoothed"),
+            (1, 1) => "These values are not smoothed further".to_owned(),
+            (r, 1) => format!("Returns are a moving mean over {r} epochs. Costs are not smoothed"),
             (1, c) => format!(
-                "Costs are a moving mean over {c} epochs, which hides their peaks; returns are not smoothed"
+                "Costs are a moving mean over {c} epochs, which hides peaks. Returns are not smoothed"
             ),
             (r, c) => {
-                format!("Returns are a moving mean over {r} epochs, costs over {c}, which hides their peaks")
+                format!("Returns are a moving mean over {r} epochs, costs over {c} epochs, which hides peaks")
             }
         };
         let mut text = format!(
-            "{smoothing}, beyond the mean over the last finished episodes that a run records. Dashed: the limit. Names \
-             appear while the pointer is on a line or a mark."
+            "A run records means over its last finished episodes. {smoothing}. The dashed line is the cost limit. The \
+             name of a line or a mark appears while the pointer is on it."
         );
         if self.figures.together.is_some() {
-            text += " figures/overview.svg and .png show all tasks in one figure.";
+            text += " The files figures/overview.svg and figures/overview.png show all tasks in one figure.";
         }
         for left_out in &self.figures.left_out {
             text += &format!(" {left_out}");
@@ -123,9 +142,9 @@ impl Page<'_> {
     }
 
     fn write_runs(&self, out: &mut String) {
-        *out += "<h2>Runs</h2>\n<p>Return and cost at the end of training, and of the evaluations of the final policy. \
-                 Hash: that of the newest checkpoint, first 12 digits. Begun: the date in the name of the folder; last \
-                 written: that of progress.csv; both in UTC.</p>\n<div class=\"wide\"><table>\n<thead><tr><th>Task</th>\
+        *out += "<h2>Runs</h2>\n<p>Return and cost are given at the end of training and for the evaluations of the final \
+                 policy. The hash is that of the newest checkpoint, first 12 digits. A run began at the date in the name \
+                 of its folder and was last written at the date of progress.csv. Dates are in UTC.</p>\n<div class=\"wide\"><table>\n<thead><tr><th>Task</th>\
                  <th>Algorithm</th><th class=\"n\">Seed</th><th class=\"n\">Limit</th><th class=\"n\">Steps</th>\
                  <th class=\"n\">Return, training</th><th class=\"n\">Cost, training</th>";
         let runs = || self.groups.iter().flat_map(|g| g.runs.iter().map(move |run| (g, run)));
@@ -154,7 +173,7 @@ impl Page<'_> {
         let count = |value: f64| format!("<td class=\"n\">{value}</td>");
         let mut row = format!("<tr>{}{}", cell(&group.task), cell(&group.label));
         row += &format!("<td class=\"n\">{}</td>{}{}", run.seed, count(run.limit), count(run.steps()));
-        let end = Achieved::of(run, self.options.final_share);
+        let end = RunResults::of(run, self.options.final_share);
         row += &(figure(Some(end.ret)) + &figure(Some(end.cost)));
         for policy in policies {
             let played = of_policy(&run.evaluations, *policy);
@@ -177,4 +196,27 @@ impl Page<'_> {
 
 fn list(items: impl Iterator<Item = String>) -> String {
     format!("<ul>{}</ul>", items.map(|i| format!("<li>{i}</li>")).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    /// Returns `bytes` in Base64, for a number of bytes that leaves two at the end.
+    fn base64(bytes: &[u8; 32]) -> String {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let padded: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+        let word = |c: &[u8]| u32::from(c[0]) << 16 | u32::from(c[1]) << 8 | u32::from(c[2]);
+        let digits = |w: u32| [18, 12, 6, 0].map(|shift| char::from(DIGITS[(w >> shift) as usize & 63]));
+        let text: String = padded.chunks(3).flat_map(|chunk| digits(word(chunk))).collect();
+        text[..43].to_owned() + "="
+    }
+
+    /// This test fails if the script changes and its hash does not: a browser would then refuse to run it.
+    #[test]
+    fn the_page_allows_its_script_by_hash() {
+        assert_eq!(base64(&Sha256::digest(ZOOM).into()), ZOOM_HASH);
+    }
 }

@@ -11,7 +11,7 @@ use crate::stats::{self, Interval};
 
 /// Kind of the values in a column. It determines the columns of the CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     Text,
     Number,
     /// Mean and standard deviation.
@@ -94,7 +94,7 @@ impl Part<'_> {
 }
 
 /// Returns a text as a cell of a CSV file. An apostrophe precedes a text that a spreadsheet would read as a formula.
-pub(crate) fn csv_text(text: &str) -> String {
+pub fn csv_text(text: &str) -> String {
     let text = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         true => format!("'{text}"),
         false => text.to_owned(),
@@ -122,14 +122,14 @@ pub(crate) fn markdown_text(text: &str) -> String {
 }
 
 /// Returns the names of the parts of a column: `Return 95 %` becomes `return_95`, `return_95_lo`, `return_95_hi`.
-fn keys((name, kind): &(String, Kind)) -> Vec<String> {
+fn keys((name, kind): &(String, ColumnKind)) -> Vec<String> {
     let words = name.to_lowercase();
     let words: Vec<&str> = words.split([' ', ',', '%', '(', ')']).filter(|w| !w.is_empty()).collect();
     let base = words.join("_");
     match kind {
-        Kind::Text | Kind::Number => vec![base],
-        Kind::Spread => vec![format!("{base}_mean"), format!("{base}_sd")],
-        Kind::Interval => vec![base.clone(), format!("{base}_lo"), format!("{base}_hi")],
+        ColumnKind::Text | ColumnKind::Number => vec![base],
+        ColumnKind::Spread => vec![format!("{base}_mean"), format!("{base}_sd")],
+        ColumnKind::Interval => vec![base.clone(), format!("{base}_lo"), format!("{base}_hi")],
     }
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Table {
     pub title: String,
     /// Explanation of the table for the reader.
     pub caption: String,
-    pub columns: Vec<(String, Kind)>,
+    pub columns: Vec<(String, ColumnKind)>,
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -165,7 +165,10 @@ impl Table {
         let mut out = format!("### {}\n\n{}\n\n", self.title, self.caption);
         out += &line(self.columns.iter().map(|c| markdown_text(&c.0)).collect());
         out += &line(
-            self.columns.iter().map(|c| if c.1 == Kind::Text { "---" } else { "---:" }.into()).collect(),
+            self.columns
+                .iter()
+                .map(|c| if c.1 == ColumnKind::Text { "---" } else { "---:" }.into())
+                .collect(),
         );
         for row in &self.rows {
             out += &line(row.iter().map(|cell| markdown_text(&cell.text("±"))).collect());
@@ -205,7 +208,8 @@ impl Table {
     }
 
     pub(crate) fn to_latex(&self) -> String {
-        let align: String = self.columns.iter().map(|c| if c.1 == Kind::Text { 'l' } else { 'r' }).collect();
+        let align: String =
+            self.columns.iter().map(|c| if c.1 == ColumnKind::Text { 'l' } else { 'r' }).collect();
         let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
         let mut out = format!("% {}\n\\begin{{tabular}}{{{align}}}\n\\toprule\n", self.title);
         out += &line(self.columns.iter().map(|c| latex(&c.0)).collect());
@@ -223,14 +227,14 @@ impl Table {
             escape(&self.caption)
         );
         for (name, kind) in &self.columns {
-            let class = if *kind == Kind::Text { "" } else { " class=\"n\"" };
+            let class = if *kind == ColumnKind::Text { "" } else { " class=\"n\"" };
             let _ = write!(out, "<th{class}>{}</th>", escape(name)); // writing to a string cannot fail
         }
         out += "</tr></thead>\n"; // repeated on every printed page
         for row in &self.rows {
             out += "<tr>";
             for (cell, column) in row.iter().zip(&self.columns) {
-                let class = if column.1 == Kind::Text { "" } else { " class=\"n\"" };
+                let class = if column.1 == ColumnKind::Text { "" } else { " class=\"n\"" };
                 let _ = write!(out, "<td{class}>{}</td>", escape(&cell.text("±")));
             }
             out += "</tr>\n";
@@ -267,10 +271,10 @@ mod tests {
             title: "A & B".into(),
             caption: "How.".into(),
             columns: vec![
-                ("Task".into(), Kind::Text),
-                ("Return".into(), Kind::Spread),
-                ("P".into(), Kind::Interval),
-                ("Runs".into(), Kind::Number),
+                ("Task".into(), ColumnKind::Text),
+                ("Return".into(), ColumnKind::Spread),
+                ("P".into(), ColumnKind::Interval),
+                ("Runs".into(), ColumnKind::Number),
             ],
             rows: vec![
                 vec![
@@ -291,9 +295,9 @@ mod tests {
         assert_eq!(table().to_csv(), want);
     }
 
-    /// Fails if a name becomes a formula in a spreadsheet or HTML in Markdown, or breaks its row.
+    /// This test fails if a name becomes a formula in a spreadsheet or HTML in Markdown, or breaks its row.
     #[test]
-    fn names_cannot_do_harm() {
+    fn names_are_escaped_for_spreadsheets_and_markdown() {
         for (text, csv) in [
             ("=1+1", "'=1+1"),
             ("@x", "'@x"),
@@ -314,9 +318,12 @@ mod tests {
         let first = json!({"task": "a_1,<b>", "return_mean": 1234.5678, "return_sd": 0.004, "p": 0.5, "p_lo": 0.25,
             "p_hi": 1.0, "runs": 3.0});
         assert_eq!(json["rows"][0], first);
-        assert_eq!(json["rows"][1]["return_sd"], Value::Null, "a spread of one run does not exist");
-        assert_eq!(keys(&("Epochs above, %".into(), Kind::Spread)), ["epochs_above_mean", "epochs_above_sd"]);
-        assert_eq!(keys(&("PPOLag (OmniSafe)".into(), Kind::Number)), ["ppolag_omnisafe"]);
+        assert_eq!(json["rows"][1]["return_sd"], Value::Null, "one run has no standard deviation");
+        assert_eq!(
+            keys(&("Epochs above, %".into(), ColumnKind::Spread)),
+            ["epochs_above_mean", "epochs_above_sd"]
+        );
+        assert_eq!(keys(&("PPOLag (OmniSafe)".into(), ColumnKind::Number)), ["ppolag_omnisafe"]);
     }
 
     #[test]

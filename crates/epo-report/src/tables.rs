@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::evaluation::{Evaluation, Policy, of_policy};
 use crate::files::shorten;
-use crate::groups::{Achieved, Group, is_incidental};
+use crate::groups::{Group, RunResults, is_incidental};
 use crate::stats::{self, Interval, Statistic};
-use crate::table::{Cell, Kind, Table, number};
+use crate::table::{Cell, ColumnKind, Table, number};
 
 /// Seed of every bootstrap. It is fixed, so the same runs give the same report.
 const SEED: u64 = 0;
 
-fn column(name: &str, kind: Kind) -> (String, Kind) {
+fn column(name: &str, kind: ColumnKind) -> (String, ColumnKind) {
     (name.to_owned(), kind)
 }
 
@@ -19,7 +19,7 @@ fn text(s: &str) -> Cell {
     Cell::Text(s.to_owned())
 }
 
-fn collect(group: &Group, f: impl Fn(&Achieved) -> f64) -> Vec<f64> {
+fn collect(group: &Group, f: impl Fn(&RunResults) -> f64) -> Vec<f64> {
     group.achieved.iter().map(f).collect()
 }
 
@@ -33,11 +33,11 @@ const MOST_TEXT: usize = 300;
 
 /// Returns all tables for which the groups have data.
 pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
-    let together = Together::of(groups);
+    let together = CommonTasks::of(groups);
     let mut tables: Vec<Table> = variants(groups).into_iter().collect();
     tables.extend([final_performance(groups, share), violations(groups)]);
-    tables.extend(together.as_ref().map(Together::scores));
-    tables.extend(together.as_ref().and_then(Together::beats));
+    tables.extend(together.as_ref().map(CommonTasks::scores));
+    tables.extend(together.as_ref().and_then(CommonTasks::beats));
     tables.extend(timing(groups));
     tables.extend(evaluations(groups, share));
     tables.extend(settings(groups));
@@ -54,7 +54,7 @@ fn variants(groups: &[Group]) -> Option<Table> {
         name: "variants",
         title: "Variants".into(),
         caption: "Runs of one algorithm that differ in more settings than a legend can hold.".into(),
-        columns: vec![column("Name", Kind::Text), column("Settings that differ", Kind::Text)],
+        columns: vec![column("Name", ColumnKind::Text), column("Settings that differ", ColumnKind::Text)],
         rows: named.into_iter().map(|(name, own)| vec![text(name), text(&shorten(own, MOST_TEXT))]).collect(),
     })
 }
@@ -84,22 +84,22 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
         name: "table1-final",
         title: "Table 1. Final return and cost".into(),
         caption: format!(
-            "Mean ± standard deviation over seeds of the last {} % of the steps, and the mean with its 95 % interval. \
-             Feasible: share of runs whose final cost is within the limit, with Wilson's 95 % interval. Score: return \
-             at equal safety, 0 untrained or unsafe, 1 the best safe algorithm of the task. Intervals of a cost are cut \
-             at 0, because costs cannot be negative.",
+            "Return and cost are means over the last {} % of the steps: mean ± standard deviation over seeds, and the mean \
+             with its 95 % interval. Feasible is the share of runs whose final cost is within the limit, with Wilson's \
+             95 % interval. The score is the return at equal safety: 0 for an untrained or unsafe run, 1 for the best \
+             safe algorithm of the task. Intervals of a cost end at 0, because a cost is never negative.",
             percent(share)
         ),
         columns: vec![
-            column("Task", Kind::Text),
-            column("Algorithm", Kind::Text),
-            column("Seeds", Kind::Number),
-            column("Return", Kind::Spread),
-            column("Return 95 %", Kind::Interval),
-            column("Cost", Kind::Spread),
-            column("Cost 95 %", Kind::Interval),
-            column("Feasible", Kind::Interval),
-            column("Score", Kind::Spread),
+            column("Task", ColumnKind::Text),
+            column("Algorithm", ColumnKind::Text),
+            column("Seeds", ColumnKind::Number),
+            column("Return", ColumnKind::Spread),
+            column("Return 95 %", ColumnKind::Interval),
+            column("Cost", ColumnKind::Spread),
+            column("Cost 95 %", ColumnKind::Interval),
+            column("Feasible", ColumnKind::Interval),
+            column("Score", ColumnKind::Spread),
         ],
         rows: rows.collect(),
     }
@@ -123,17 +123,18 @@ fn violations(groups: &[Group]) -> Table {
     Table {
         name: "table2-violations",
         title: "Table 2. Constraint violations during training".into(),
-        caption: "Epochs whose cost is above the limit; the sum over epochs of the cost above the limit; the epoch \
-                  from which a run stays within the limit (median over the runs that do so, and their number)."
+        caption: "The share of epochs whose cost is above the limit, the excess summed over epochs, and the epoch from \
+                  which a run stays within the limit. That epoch is the median over the runs that stay; the last \
+                  column has their number."
             .into(),
         columns: vec![
-            column("Task", Kind::Text),
-            column("Algorithm", Kind::Text),
-            column("Limit", Kind::Number),
-            column("Epochs above, %", Kind::Spread),
-            column("Cumulative excess", Kind::Spread),
-            column("Feasible from epoch", Kind::Number),
-            column("Runs that stay", Kind::Text),
+            column("Task", ColumnKind::Text),
+            column("Algorithm", ColumnKind::Text),
+            column("Limit", ColumnKind::Number),
+            column("Epochs above, %", ColumnKind::Spread),
+            column("Cumulative excess", ColumnKind::Spread),
+            column("Feasible from epoch", ColumnKind::Number),
+            column("Runs that stay", ColumnKind::Text),
         ],
         rows: rows.collect(),
     }
@@ -158,11 +159,11 @@ fn timing(groups: &[Group]) -> Option<Table> {
                   same machine under the same load can be compared."
             .into(),
         columns: vec![
-            column("Task", Kind::Text),
-            column("Algorithm", Kind::Text),
-            column("Collecting", Kind::Spread),
-            column("Updating", Kind::Spread),
-            column("All", Kind::Spread),
+            column("Task", ColumnKind::Text),
+            column("Algorithm", ColumnKind::Text),
+            column("Collecting", ColumnKind::Spread),
+            column("Updating", ColumnKind::Spread),
+            column("All", ColumnKind::Spread),
         ],
         rows,
     })
@@ -178,15 +179,22 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
     if policies.is_empty() {
         return None;
     }
-    let mut columns =
-        vec![column("Task", Kind::Text), column("Algorithm", Kind::Text), column("Limit", Kind::Number)];
+    let mut columns = vec![
+        column("Task", ColumnKind::Text),
+        column("Algorithm", ColumnKind::Text),
+        column("Limit", ColumnKind::Number),
+    ];
     for quantity in ["Return", "Cost"] {
-        columns.push(column(&format!("{quantity}, training"), Kind::Spread));
-        columns.extend(policies.iter().map(|p| column(&format!("{quantity}, {}", p.name()), Kind::Spread)));
+        columns.push(column(&format!("{quantity}, training"), ColumnKind::Spread));
+        columns.extend(
+            policies.iter().map(|p| column(&format!("{quantity}, {}", p.name()), ColumnKind::Spread)),
+        );
     }
-    columns.extend(policies.iter().map(|p| column(&format!("Within limit, {}, %", p.name()), Kind::Spread)));
-    columns.extend(policies.iter().map(|p| column(&format!("Runs, {}", p.name()), Kind::Number)));
-    columns.push(column("Episodes of each", Kind::Text));
+    columns.extend(
+        policies.iter().map(|p| column(&format!("Within limit, {}, %", p.name()), ColumnKind::Spread)),
+    );
+    columns.extend(policies.iter().map(|p| column(&format!("Runs, {}", p.name()), ColumnKind::Number)));
+    columns.push(column("Episodes of each", ColumnKind::Text));
     let row = |g: &Group| {
         let played: Vec<Vec<Evaluation>> = policies.iter().map(|p| of(g, *p)).collect();
         let spread = |f: fn(&Evaluation) -> Option<f64>| {
@@ -214,9 +222,10 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
         name: "table6-evaluation",
         title: "Table 6. Training and evaluation".into(),
         caption: format!(
-            "Mean ± standard deviation over runs. Training: the last {} % of the steps, while the policy still explores \
-             and changes. Sampled actions: the final policy, actions drawn as in training. Mean action: the final policy \
-             without randomness. Within limit: share of the evaluation episodes whose cost is within the limit.",
+            "Mean ± standard deviation over runs. Training is the last {} % of the steps, while the policy still changes. \
+             Sampled actions are drawn from the final policy, as in training. The mean action is that of the final \
+             policy, without randomness. Within limit is the share of the evaluation episodes whose cost is within the \
+             limit.",
             percent(share)
         ),
         columns,
@@ -259,19 +268,19 @@ fn settings(groups: &[Group]) -> Option<Table> {
         caption:
             "Settings that have more than one value among these runs, and the algorithms with each value."
                 .into(),
-        columns: vec![column("Setting", Kind::Text), column("Values", Kind::Text)],
+        columns: vec![column("Setting", ColumnKind::Text), column("Values", ColumnKind::Text)],
         rows,
     })
 }
 
 /// The tasks on which every algorithm has runs. Only these tasks are averaged.
-struct Together<'a> {
+struct CommonTasks<'a> {
     labels: Vec<&'a str>,
     tasks: Vec<&'a str>,
     groups: BTreeMap<(&'a str, &'a str), &'a Group>,
 }
 
-impl<'a> Together<'a> {
+impl<'a> CommonTasks<'a> {
     fn of(groups: &'a [Group]) -> Option<Self> {
         let mut seen = BTreeSet::new();
         let all = groups.iter().map(|group| group.label.as_str());
@@ -291,7 +300,7 @@ impl<'a> Together<'a> {
     fn scores(&self) -> Table {
         let rows = self.labels.iter().map(|label| {
             let scores: Vec<Vec<f64>> = self.of_label(label).map(|g| g.scores.clone()).collect();
-            let runs: Vec<&Achieved> = self.of_label(label).flat_map(|g| &g.achieved).collect();
+            let runs: Vec<&RunResults> = self.of_label(label).flat_map(|g| &g.achieved).collect();
             let estimate =
                 |statistic| Cell::interval(stats::interval(&scores, statistic, SEED).map(not_negative));
             vec![
@@ -311,11 +320,11 @@ impl<'a> Together<'a> {
                 shorten(&self.tasks.join(", "), MOST_TEXT)
             ),
             columns: vec![
-                column("Algorithm", Kind::Text),
-                column("Runs", Kind::Number),
-                column("IQM", Kind::Interval),
-                column("Mean", Kind::Interval),
-                column("Feasible", Kind::Interval),
+                column("Algorithm", ColumnKind::Text),
+                column("Runs", ColumnKind::Number),
+                column("IQM", ColumnKind::Interval),
+                column("Mean", ColumnKind::Interval),
+                column("Feasible", ColumnKind::Interval),
             ],
             rows: rows.collect(),
         }
@@ -325,7 +334,7 @@ impl<'a> Together<'a> {
         if self.labels.len() > 12 {
             return None;
         }
-        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<Achieved>, Vec<Achieved>)> {
+        let pairs = |a: &'a str, b: &'a str| -> Vec<(Vec<RunResults>, Vec<RunResults>)> {
             let both = self.of_label(a).zip(self.of_label(b));
             both.map(|(a, b)| (a.achieved.clone(), b.achieved.clone())).collect()
         };
@@ -333,18 +342,19 @@ impl<'a> Together<'a> {
             let mut row = vec![text(a)];
             row.extend(self.labels.iter().map(|b| match a == b {
                 true => Cell::Missing,
-                false => Cell::interval(stats::probability_beats(&pairs(a, b), Achieved::compare)),
+                false => Cell::interval(stats::probability_beats(&pairs(a, b), RunResults::compare)),
             }));
             row
         });
-        let mut columns = vec![column("Beats", Kind::Text)];
-        columns.extend(self.labels.iter().map(|label| column(label, Kind::Interval)));
+        let mut columns = vec![column("Beats", ColumnKind::Text)];
+        columns.extend(self.labels.iter().map(|label| column(label, ColumnKind::Interval)));
         Some(Table {
             name: "table4-beats",
             title: "Table 4. Probability that the row beats the column".into(),
-            caption: "A run that is within the limit beats one that is not; of two within it the higher return wins, \
-                      of two above it the lower cost. Averaged over tasks, ties count half; 95 % score interval. An \
-                      interval that contains 0.5 does not show which one is better."
+            caption: "The probability that a run of the row beats a run of the column on the same task. A run within the \
+                      limit beats one above it. Of two within it the higher return wins, of two above it the lower \
+                      cost. Ties count half, and tasks have equal weight. The interval is a 95 % score interval; if it \
+                      contains 0.5, neither is shown to be better."
                 .into(),
             columns,
             rows: rows.collect(),
@@ -359,16 +369,16 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
     match fewest {
         0 => out.push("No run is long enough for a final value.".into()),
         1 => out.push(
-            "Where there is one seed, nothing is known about the spread: it has no band and no interval, and a difference \
-             from another algorithm may be due to chance."
+            "With one seed nothing is known about the spread. There is no band and no interval, and a difference from \
+             another algorithm may be due to chance."
                 .into(),
         ),
         n @ 2..=4 => {
             let p = stats::smallest_p(n, n);
             out.push(if p > 0.05 {
                 format!(
-                    "With {n} seeds no difference between two algorithms on a single task can be significant: even if \
-                     every run of one beats every run of the other, chance does that with p = {}.",
+                    "With {n} seeds no difference between two algorithms on a single task can be significant. Even if \
+                     every run of one beats every run of the other, p = {}.",
                     number(p)
                 )
             } else {
@@ -386,7 +396,7 @@ pub(crate) fn caveats(groups: &[Group]) -> Vec<String> {
         let all =
             if fewest == 1 { "the only run is".into() } else { format!("{fewest} of {fewest} runs are") };
         out.push(format!(
-            "If {all} feasible, the probability that the next one is may still be as low as {}.",
+            "If {all} feasible, the probability that another run is feasible may still be as low as {}.",
             number(lo)
         ));
         out.push("The order of algorithms whose intervals overlap is not established. Use at least 5 seeds; 10 are usual.".into());
@@ -425,12 +435,12 @@ mod tests {
         let Cell::Interval(beats) = tables[3].rows[0][2] else {
             panic!("EPO against PPO: {:?}", tables[3].rows[0])
         };
-        assert_eq!(beats.point, 1.0, "PPO's higher return does not count: it is not safe");
+        assert_eq!(beats.point, 1.0, "PPO exceeds the limit, so its higher return does not count");
     }
 
-    /// Fails if an evaluation does not name its policy, or is not in the row of its training.
+    /// This test fails if an evaluation does not name its policy, or is not in the row of its training.
     #[test]
-    fn evaluations_stand_beside_training_by_the_name_of_their_policy() {
+    fn evaluations_are_in_the_row_of_their_training_with_the_name_of_the_policy() {
         let mut groups = two_algorithms(2);
         assert!(tables(&groups, 0.1).iter().all(|t| t.name != "table6-evaluation"), "nothing was evaluated");
         for (i, run) in groups[0].runs.iter_mut().enumerate() {
@@ -453,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_differ_are_listed_with_their_holders() {
+    fn settings_that_differ_are_listed_with_their_groups() {
         let mut groups = two_algorithms(2);
         for (i, group) in groups.iter_mut().enumerate() {
             let config =
@@ -466,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn algorithms_are_added_up_only_where_all_have_runs() {
+    fn scores_use_only_tasks_on_which_all_algorithms_have_runs() {
         let mut groups = two_algorithms(2);
         groups.retain(|g| g.task == "A-v0" || g.label == "EPO");
         let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table3-scores").unwrap();
@@ -474,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn few_seeds_are_told_what_they_cannot_show() {
+    fn few_seeds_have_caveats() {
         let said = |seeds| caveats(&two_algorithms(seeds)).join(" ");
         assert!(said(1).contains("nothing is known about the spread"));
         assert!(said(3).contains("p = 0.10") && said(3).contains("as low as 0.44"), "{}", said(3));

@@ -67,8 +67,8 @@ struct Player {
     episodes: Vec<Episode>,
 }
 
-/// An episode in turns: steps per turn, steps made, and the shortest time of each turn for our step and for the bare
-/// physics, in seconds.
+/// An episode, played in turns. It has the steps per turn, the steps made, and the shortest time of each turn in
+/// seconds, for our step and for the bare physics.
 #[derive(Clone)]
 struct Episode {
     turn: usize,
@@ -79,7 +79,11 @@ struct Episode {
 /// Measures one task with each of the given physics, and with each of the given numbers of threads at work at once.
 ///
 /// All threads play the same episodes, and physics and thread counts take turns too, so that they can be compared.
-pub fn measure(task: &TaskInfo, counts: &[usize], physics: &[Physics]) -> Result<Vec<EnvBench>, BenchError> {
+pub fn bench_env(
+    task: &TaskInfo,
+    counts: &[usize],
+    physics: &[Physics],
+) -> Result<Vec<EnvBench>, BenchError> {
     let mut firsts = physics.iter().map(|&p| Player::first(task, p)).collect::<Result<Vec<_>, _>>()?;
     let team = |first: &Player, n: usize| {
         (0..n).map(|_| Player::new(first.ours.try_clone()?, first.episodes.clone())).collect()

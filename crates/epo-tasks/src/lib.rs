@@ -1,7 +1,7 @@
 //! The Safety-Gymnasium navigation and velocity tasks, seed-exact.
 //!
 //! [`tasks`] lists them, and [`make`] builds one by its published id. An episode is a pure function of the seed and the
-//! actions: the same id, seed and actions give the observations, rewards and costs of the Python package (1.0.0, on
+//! actions. The same id, seed and actions give the observations, rewards and costs of the Python package (1.0.0, on
 //! MuJoCo 3.17.0). [`register`] adds a navigation task of your own, [`register_env`] any other environment.
 //!
 //! ```

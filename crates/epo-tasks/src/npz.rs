@@ -1,8 +1,8 @@
 //! Reads NumPy's `.npz` files: a zip archive of `.npy` arrays.
 //!
-//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may come
-//! from anywhere, so every length is checked before it is used, and memory is allocated for the data that is present, never
-//! for what a header claims.
+//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may
+//! come from anywhere, so every length is checked before it is used. Memory is allocated for the data that is present,
+//! not for the size that a header states.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Seek};
@@ -192,7 +192,7 @@ fn read_npy(source: &mut impl Read, max_bytes: u64) -> Result<Array, Problem> {
     let count = shape.iter().try_fold(1_u64, |n, &len| n.checked_mul(len as u64));
     let want = count.and_then(|n| n.checked_mul(kind.item_bytes())).filter(|&n| n <= max_bytes);
     let want = want.ok_or_else(|| npy(format!("claims shape {shape:?}, too large for an episode")))?;
-    let mut bytes = Vec::new(); // grows with what is there, not with what is claimed
+    let mut bytes = Vec::new(); // grows with the data that is present, not with the stated length
     source.take(want + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 != want {
         return Err(npy(format!("claims {want} bytes of values and holds another number")));
@@ -201,13 +201,13 @@ fn read_npy(source: &mut impl Read, max_bytes: u64) -> Result<Array, Problem> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum ElementType {
     F64,
     Bool,
     Text { chars: u64 },
 }
 
-impl Kind {
+impl ElementType {
     const fn item_bytes(self) -> u64 {
         match self {
             Self::F64 => 8,
@@ -232,7 +232,7 @@ impl Kind {
 
 #[derive(Debug, PartialEq)]
 struct Header {
-    kind: Kind,
+    kind: ElementType,
     shape: Vec<usize>,
 }
 
@@ -265,18 +265,18 @@ fn parse_header(text: &str) -> Result<Header, String> {
     if fortran && shape.len() > 1 {
         return Err("is in Fortran order; C order is needed".into());
     }
-    if matches!(kind, Kind::Text { .. }) && !shape.is_empty() {
+    if matches!(kind, ElementType::Text { .. }) && !shape.is_empty() {
         return Err("is an array of strings; a single one is needed".into());
     }
     Ok(Header { kind, shape })
 }
 
-fn parse_descr(value: &str) -> Result<Kind, String> {
+fn parse_descr(value: &str) -> Result<ElementType, String> {
     let name = value.trim_matches('\'');
-    let chars = name.strip_prefix("<U").and_then(|n| n.parse().ok()).map(|chars| Kind::Text { chars });
+    let chars = name.strip_prefix("<U").and_then(|n| n.parse().ok()).map(|chars| ElementType::Text { chars });
     match name {
-        "<f8" => Ok(Kind::F64),
-        "|b1" => Ok(Kind::Bool),
+        "<f8" => Ok(ElementType::F64),
+        "|b1" => Ok(ElementType::Bool),
         _ => chars.ok_or_else(|| format!("has type {name:?}; '<f8', '|b1' and '<U…' are known")),
     }
 }
@@ -361,22 +361,22 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_cut_off_anywhere_is_an_error() {
+    fn a_truncated_file_is_an_error() {
         let whole = sample();
         for len in 0..whole.len() {
-            assert!(read(&whole[..len]).is_err(), "the first {len} bytes were taken for a whole file");
+            assert!(read(&whole[..len]).is_err(), "the first {len} bytes were read without an error");
         }
     }
 
     #[test]
-    fn damage_to_any_byte_never_panics_and_never_changes_a_value_in_silence() {
+    fn a_damaged_byte_never_panics_and_never_changes_a_value_unnoticed() {
         let whole = sample();
         let good = read(&whole).unwrap();
         for at in 0..whole.len() {
             for flip in [0x01, 0x80, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= flip;
-                // damage to what the format does not use (dates, attributes) is harmless; a name may change
+                // Damage to unused fields (dates, attributes) is harmless. The name of an array may change.
                 if let Ok(npz) = read(&bytes) {
                     let values = |n: &Npz| n.arrays.values().cloned().collect::<Vec<_>>();
                     let (a, b) = (values(&npz), values(&good));
@@ -387,7 +387,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn foreign_arrays_are_refused_with_the_reason() {
+    fn unsupported_arrays_are_refused_with_the_reason() {
         let header = |descr: &str, order: &str, shape: &str| {
             format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n")
         };
@@ -415,17 +415,17 @@ pub(crate) mod tests {
             let error = refusal(npy);
             assert!(
                 error.starts_with("array `a` ") && error.contains(says),
-                "{error:?} does not say {says:?}"
+                "{error:?} does not contain {says:?}"
             );
         }
     }
 
     #[test]
     fn a_zip_bomb_is_refused_before_it_is_unpacked() {
-        // a gigabyte of zeros behind an honest header
+        // a gigabyte of zeros that the header declares
         let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (134217728,), }\n";
         assert!(refusal(npy_bytes(header, &[0; 64])).contains("too large"));
-        // and behind a header that hides it
+        // the same with a header that declares less
         let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n";
         assert!(refusal(npy_bytes(header, &vec![0; 1 << 22])).contains("claims 8 bytes"));
     }

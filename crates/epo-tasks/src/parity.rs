@@ -238,7 +238,7 @@ pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
             result.first_diff_step.get_or_insert(t + 1);
         }
         if step.outcome.is_done() && t + 1 < recording.steps() {
-            // the recorded episode goes on after ours has ended
+            // The recorded episode continues after ours has ended.
             result.first_diff_step.get_or_insert(t + 1);
             break;
         }
@@ -279,11 +279,11 @@ mod tests {
         Recording::open(&folder.join("SafetySwimmerVelocity-v1.npz")).unwrap()
     }
 
-    /// One way to alter a recording, and what it is called.
+    /// A change of a recording, and its name for messages.
     type Change = (&'static str, fn(&mut Recording));
 
     #[test]
-    fn a_difference_in_any_respect_is_noticed_at_its_step() {
+    fn every_kind_of_difference_is_found_at_its_step() {
         let same = compare(&recorded()).unwrap();
         assert_eq!((same.ok, same.first_diff_step, same.steps), (true, None, 60));
         let changes: [Change; 6] = [
@@ -300,7 +300,7 @@ mod tests {
             let result = compare(&altered).unwrap();
             assert_eq!((result.ok, result.first_diff_step), (false, Some(3)), "{what}");
         }
-        // the reset counts as step 0; positions are for information
+        // The reset counts as step 0. Differences of positions are only reported.
         let mut altered = recorded();
         altered.obs[0] += 1e-3;
         assert_eq!(compare(&altered).unwrap().first_diff_step, Some(0));
@@ -318,13 +318,13 @@ mod tests {
         assert!(compare(&altered).unwrap().ok);
         altered.costs[4] += 1.0;
         assert_eq!(compare(&altered).unwrap().first_diff_step, Some(5));
-        altered.meta.cost_names = vec!["cost_of_living".into()];
-        assert!(compare(&altered).unwrap_err().to_string().contains("no cost term `cost_of_living`"));
+        altered.meta.cost_names = vec!["cost_unknown".into()];
+        assert!(compare(&altered).unwrap_err().to_string().contains("no cost term `cost_unknown`"));
     }
 
     #[test]
-    fn an_episode_that_ends_before_the_recording_does_is_a_difference() {
-        // the Hopper falls in the last recorded step; the recording is made to go on
+    fn an_episode_that_ends_before_its_recording_is_a_difference() {
+        // The Hopper falls in the last recorded step. Further steps are added to the recording.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
         let mut recording = Recording::open(&folder.join("SafetyHopperVelocity-v1.npz")).unwrap();
         let (n, a, o, q) = (recording.steps(), recording.act_len, recording.obs_len, 6);

@@ -31,7 +31,7 @@ pub struct TaskInfo {
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Navigation(NavigationTask),
-    Velocity(&'static velocity::Task),
+    Velocity(&'static velocity::VelocityTask),
     /// An environment that a program brought, without our simulator.
     Own(MakeEnv),
 }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown task `` (`epo tasks` lists all)",
-            "nothing is similar to nothing"
+            "an empty id has no suggestion"
         );
     }
 

@@ -115,7 +115,7 @@ mod tests {
     use crate::make;
 
     #[test]
-    fn the_driver_hits_what_is_loose() {
+    fn the_scripted_policy_hits_loose_objects() {
         for id in ["SafetyPointGoal1-v0", "SafetyCarGoal2-v0", "SafetyPointPush1-v0", "SafetyCarPush1-v0"] {
             let mut env = make(id).unwrap();
             let mut driver = Driver::new(&env);
@@ -124,7 +124,7 @@ mod tests {
             for seed in 0..4 {
                 env.reset(seed, &mut obs).unwrap();
                 driver.start(seed);
-                assert!(!driver.touches(&env), "{id}: nothing is touched at the start");
+                assert!(!driver.touches(&env), "{id}: an object is touched at the start");
                 let mut action = [0.0; 2];
                 hit += usize::from((0..500).any(|_| {
                     driver.act(&env, &mut action);

@@ -1,5 +1,5 @@
-//! One environment of a task that MuJoCo simulates. It adds to a navigation or velocity world the time limit, the checks
-//! of what a caller passes, and the end of an episode whose simulation diverged.
+//! One environment of a task that MuJoCo simulates. It adds three things to a navigation or velocity world: the time
+//! limit, the checks of arguments, and the end of an episode whose simulation diverged.
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 use epo_mujoco::{Geom, Sim, Trouble};
@@ -12,7 +12,7 @@ const DIVERGED_REWARD: f64 = -10.0;
 
 /// The result of one step of a world. [`TaskEnv`] adds the time limit and the checks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct StepResult {
     pub(crate) reward: f64,
     pub(crate) cost: f64,
     /// Whether the episode has reached a true end. The time limit is not part of it.
@@ -20,10 +20,11 @@ pub(crate) struct Moved {
     pub(crate) goal_met: bool,
 }
 
+/// The simulation behind a task.
 #[derive(Debug)]
 enum World {
-    Navigation(Box<navigation::World>),
-    Velocity(velocity::World),
+    Navigation(Box<navigation::NavigationWorld>),
+    Velocity(velocity::VelocityWorld),
 }
 
 /// An environment of a task that MuJoCo simulates. [`make`](crate::make) makes one.
@@ -46,10 +47,10 @@ impl TaskEnv {
         let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
         let world = match &info.source {
             Source::Navigation(task) => {
-                World::Navigation(Box::new(navigation::World::new(task, physics).map_err(mujoco)?))
+                World::Navigation(Box::new(navigation::NavigationWorld::new(task, physics).map_err(mujoco)?))
             }
             // the only body that moves is the walker, which never sleeps
-            Source::Velocity(task) => World::Velocity(velocity::World::new(task).map_err(mujoco)?),
+            Source::Velocity(task) => World::Velocity(velocity::VelocityWorld::new(task).map_err(mujoco)?),
             Source::Own(_) => return Err(TaskError::NotSimulated { id: info.id.clone() }),
         };
         let (action, mut cost_terms) = match &world {
@@ -121,6 +122,40 @@ impl TaskEnv {
         self.goal_met
     }
 
+    /// The distance that has to become small to meet the goal, in metres; `None` if the task has no goal. In Push it is that
+    /// of the box from the goal, in the other tasks that of the robot.
+    pub fn goal_distance(&self) -> Option<f64> {
+        match &self.world {
+            World::Navigation(w) => w.goal_distance(),
+            World::Velocity(_) => None,
+        }
+    }
+
+    /// The speed of the last step that a velocity task compares with its limit, in m/s; `None` for other tasks. It is 0
+    /// after a reset.
+    pub fn speed(&self) -> Option<f64> {
+        match &self.world {
+            World::Navigation(_) => None,
+            World::Velocity(w) => Some(w.speed()),
+        }
+    }
+
+    /// The lidar rings of an observation; none in velocity tasks.
+    pub fn lidar_rings(&self) -> Vec<navigation::LidarRing> {
+        match &self.world {
+            World::Navigation(w) => w.lidar_rings(),
+            World::Velocity(_) => Vec::new(),
+        }
+    }
+
+    /// The body of the robot, or the torso of a walker.
+    pub fn robot(&self) -> epo_mujoco::BodyId {
+        match &self.world {
+            World::Navigation(w) => w.robot(),
+            World::Velocity(_) => epo_mujoco::BodyId(1),
+        }
+    }
+
     /// Simulated time since the reset, in seconds.
     pub fn time(&self) -> f64 {
         self.sim().time()
@@ -146,6 +181,18 @@ impl TaskEnv {
     pub fn body_poses(&self) -> impl Iterator<Item = ([f64; 3], [f64; 4])> + '_ {
         let sim = self.sim();
         (0..sim.n_bodies()).map(epo_mujoco::BodyId).map(|b| (sim.xpos(b), sim.xquat(b)))
+    }
+
+    /// The model of the present episode as MJCF text: bodies stand where the reset put them. Call it after a reset.
+    ///
+    /// MuJoCo compiles it to the model of this task, up to rounding.
+    pub fn mjcf(&self) -> Result<String, TaskError> {
+        match &self.world {
+            World::Navigation(w) => Ok(w.mjcf()),
+            World::Velocity(w) => {
+                w.mjcf().map_err(|source| TaskError::Mujoco { id: self.spec.id.clone(), source })
+            }
+        }
     }
 
     /// Memory of this environment in bytes.
@@ -248,18 +295,46 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_passes_is_checked() {
+    fn actions_seeds_and_buffers_are_checked() {
         let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
         assert_eq!(env.step(&[0.0], &mut obs), Err(EnvError::ActionLength { got: 1, want: 2 }));
         let nan = env.step(&[0.0, f64::NAN], &mut obs);
         assert!(matches!(nan, Err(EnvError::ActionNotFinite { index: 1, .. })), "{nan:?}");
-        assert!(env.step(&[0.0, 7.0], &mut obs).is_ok(), "a bad action is refused and the episode goes on");
+        assert!(env.step(&[0.0, 7.0], &mut obs).is_ok(), "the episode must continue after a refused action");
         assert_eq!(env.reset(1 << 32, &mut obs), Err(EnvError::SeedTooLarge { seed: 1 << 32 }));
         assert_eq!(
             env.step(&[0.0; 2], &mut obs),
             Err(EnvError::NeedsReset),
-            "a failed reset begins no episode"
+            "a failed reset must not start an episode"
         );
+    }
+
+    /// Kills: a distance that is not the one behind the reward, rings that start elsewhere, and a speed that is not the one
+    /// that costs.
+    #[test]
+    fn a_viewer_reads_what_reward_cost_and_observation_are_made_of() {
+        let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
+        let before = env.goal_distance().unwrap();
+        let step = env.step(&[1.0, 0.3], &mut obs).unwrap();
+        assert!((before - env.goal_distance().unwrap() - step.reward).abs() < 1e-12, "{step:?}");
+        let rings = env.lidar_rings();
+        let names: Vec<_> = rings.iter().map(|ring| ring.object).collect();
+        assert_eq!(names, ["goal", "hazard", "vase"]);
+        assert_eq!(rings.last().unwrap().entries.end, obs.len());
+        let near = obs[rings[0].entries.clone()].iter().copied().fold(0.0, f64::max);
+        let want = 1.0 - env.goal_distance().unwrap() / rings[0].range; // the largest reading of a ring with one object
+        assert!((near - want.max(0.0)).abs() < 1e-9, "{near} {want}");
+
+        let (mut env, mut obs) = begun("SafetySwimmerVelocity-v1");
+        assert_eq!((env.speed(), env.goal_distance()), (Some(0.0), None));
+        let limit = env.info().speed_limit.unwrap();
+        let costs = (0..100).map(|t| {
+            let step = env.step(&[if t % 20 < 10 { 1.0 } else { -1.0 }, 0.5], &mut obs).unwrap();
+            assert_eq!(step.cost > 0.0, env.speed().unwrap() > limit, "step {t}");
+            step.cost
+        });
+        let paid: f64 = costs.sum();
+        assert!(paid > 0.0 && paid < 100.0, "{paid}");
     }
 
     #[test]
@@ -275,6 +350,30 @@ mod tests {
         assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
     }
 
+    /// Kills: a layout without the goal's new place, a mass that is not scaled.
+    #[test]
+    fn the_exported_model_is_that_of_the_episode() {
+        for id in [
+            "SafetyPointGoal1-v0",
+            "SafetyCarButton2-v0",
+            "SafetyPointPush2-v0",
+            "SafetyHalfCheetahVelocity-v1",
+        ] {
+            let (env, _) = begun(id);
+            let mut model = Sim::from_xml(&env.mjcf().unwrap()).unwrap();
+            model.qpos_mut().copy_from_slice(env.qpos());
+            model.forward();
+            for (b, (pos, _)) in env.body_poses().enumerate() {
+                let there = model.xpos(epo_mujoco::BodyId(b));
+                let apart = (0..3).map(|i| (pos[i] - there[i]).abs()).fold(0.0, f64::max);
+                assert!(apart < 1e-9, "{id}: body {b} at {pos:?} and at {there:?}");
+            }
+            for (ours, theirs) in env.sim().body_mass().iter().zip(model.body_mass()) {
+                assert!((ours - theirs).abs() <= 1e-12 * ours, "{id}: {ours} kg, {theirs} kg");
+            }
+        }
+    }
+
     #[test]
     fn a_diverged_simulation_ends_the_episode_as_the_package_does() {
         for (id, physics) in [
@@ -286,7 +385,7 @@ mod tests {
             for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
                 let (mut env, mut obs) = begun_with(id, physics);
                 for _ in 0..5 {
-                    env.step(&[0.0; 2], &mut obs).unwrap(); // by now bodies sleep
+                    env.step(&[0.0; 2], &mut obs).unwrap(); // after these steps bodies sleep
                 }
                 let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };
                 world.sim_mut().qvel_mut()[0] = value;
@@ -300,7 +399,7 @@ mod tests {
                 assert_eq!(env.cost_terms()[exception], 1.0);
                 assert!(obs.iter().all(|o| o.is_finite()), "{id}, {what}: {obs:?}");
                 assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
-                // and the next episode is as if nothing had been
+                // The next episode must not depend on the diverged one.
                 let (mut fresh, mut want) = begun_with(id, physics);
                 env.reset(1, &mut obs).unwrap();
                 assert_eq!(env.step(&[0.5; 2], &mut obs), fresh.step(&[0.5; 2], &mut want));

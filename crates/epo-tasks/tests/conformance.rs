@@ -1,9 +1,12 @@
-//! What every registered task must do. A new task is tested as soon as it is in the list, and needs one line: its number
-//! in `GOLDEN` at the end.
+//! The requirements on every registered task. A new task is tested as soon as it is in the list. It needs one line here:
+//! its number in `GOLDEN` at the end.
 //!
-//! A golden number changes when the physics, a reward, an observation or a random draw does. If the change is intended, run
-//! `EPO_PRINT_GOLDEN=1 cargo test -p epo-tasks --test conformance golden -- --nocapture`, paste the lines that it prints, and
-//! say "results change" in the changelog.
+//! A golden number changes when the physics, a reward, an observation or a random draw changes. If the change is intended,
+//! paste the lines that this command prints, and write "results change" into the changelog:
+//!
+//! ```sh
+//! EPO_PRINT_GOLDEN=1 cargo test -p epo-tasks --test conformance golden -- --nocapture
+//! ```
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -12,7 +15,7 @@ use std::sync::{LazyLock, Mutex};
 use epo_core::{ActionSpace, Env, EnvError, EnvPool, Outcome, Purpose, Slot, Step, Stream, check_env};
 use epo_tasks::{Physics, TaskEnv, make_with, tasks};
 
-/// Every task with both physics, compiled once for all tests.
+/// All tasks with both physics, compiled once for all tests.
 static COMPILED: LazyLock<Mutex<Vec<TaskEnv>>> = LazyLock::new(|| {
     let both = |id: &str| Physics::ALL.map(|physics| make_with(id, physics).unwrap());
     Mutex::new(tasks().iter().flat_map(|task| both(&task.id)).collect())
@@ -28,14 +31,14 @@ fn every_task() -> Vec<TaskEnv> {
 fn for_every_task(test: impl Fn(&str, TaskEnv)) {
     for env in every_task() {
         let (id, physics) = (&env.spec().id, env.physics());
-        // the golden numbers show that for the other tasks both are the same
+        // For the other tasks the golden numbers show that both physics are identical.
         if physics == Physics::Published || GOLDEN_FAST.iter().any(|(other, _)| other == id) {
             test(&format!("{id}, {physics}"), env);
         }
     }
 }
 
-/// One moment of an episode; the reset has no step.
+/// The state after a reset or a step. A reset has no `step`.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
     obs: Vec<f64>,
@@ -84,13 +87,13 @@ fn sizes_are_as_listed() {
         );
         assert_eq!(spec.action.len(), info.act_len, "{id}");
         assert_eq!(spec.cost_terms.len(), env.cost_terms().len(), "{id}");
-        assert!(!info.reward.is_empty() && !info.cost.is_empty(), "{id}: a line on reward and cost");
+        assert!(!info.reward.is_empty() && !info.cost.is_empty(), "{id}: reward or cost has no description");
     });
 }
 
 #[test]
 fn every_entry_is_written_and_finite() {
-    // the buffers are NaN before every call
+    // The buffers hold NaN before every call.
     for_every_task(|id, mut env| {
         for (t, moment) in play(&mut env, 3, 60).iter().enumerate() {
             let entry = moment.obs.iter().position(|x| !x.is_finite());
@@ -106,12 +109,12 @@ fn the_same_seed_gives_the_same_bits() {
         let mut other = env.try_clone().unwrap();
         let (a, b) = (play(&mut env, 5, 40), play(&mut other, 5, 40));
         let part = a.iter().zip(&b).position(|(x, y)| x != y);
-        assert_eq!((part, a.len()), (None, b.len()), "{id}: two runs of seed 5 part");
+        assert_eq!((part, a.len()), (None, b.len()), "{id}: two episodes of seed 5 differ");
     });
 }
 
 #[test]
-fn different_seeds_begin_differently() {
+fn different_seeds_give_different_first_observations() {
     for_every_task(|id, mut env| {
         let mut start = |seed| {
             play(&mut env, seed, 0);
@@ -125,7 +128,7 @@ fn different_seeds_begin_differently() {
 }
 
 #[test]
-fn a_reset_forgets_what_was_before_it() {
+fn a_reset_does_not_depend_on_the_episode_before() {
     for_every_task(|id, mut env| {
         let first = play(&mut env, 1, 30);
         play(&mut env, 2, 50);
@@ -156,13 +159,17 @@ fn environments_do_not_share_state() {
                 let action = random_action(&beside, &mut their_random);
                 running = !beside.step(&action, &mut their_obs).unwrap().outcome.is_done();
             }
-            assert_eq!((&obs, Some(step)), (&moment.obs, moment.step), "{id}: step {t} beside another one");
+            assert_eq!(
+                (&obs, Some(step)),
+                (&moment.obs, moment.step),
+                "{id}: another environment changed step {t}"
+            );
         }
     });
 }
 
 #[test]
-fn costs_are_indicators_and_agree_with_their_terms() {
+fn costs_are_0_or_1_and_agree_with_their_terms() {
     for_every_task(|id, mut env| {
         for seed in 0..3 {
             for (t, moment) in play(&mut env, seed, 60).iter().enumerate().skip(1) {
@@ -180,7 +187,7 @@ fn costs_are_indicators_and_agree_with_their_terms() {
 fn episodes_are_as_long_as_declared_and_then_truncated() {
     for_every_task(|id, mut env| {
         let max_steps = env.spec().max_steps;
-        // the walkers fall long before the limit; the rest must reach it
+        // The walking robots fall long before the limit. All other robots must reach it.
         let moments = play(&mut env, 6, max_steps + 1);
         let last = moments.last().unwrap().step.unwrap().outcome;
         let falls = ["Ant", "Hopper", "Humanoid", "Walker2d"].iter().any(|robot| id.contains(robot));
@@ -199,7 +206,7 @@ fn no_observation_entry_is_constant() {
         let n = env.spec().obs_len;
         let first = play(&mut env, 0, 0).remove(0).obs;
         let mut varies = vec![false; n];
-        // many layouts, so that every lidar bin sees something, and a few longer episodes
+        // Many layouts, so that every lidar sector sees an object, and a few longer episodes.
         for (seed, steps) in (0..80).map(|seed| (seed, 2)).chain((0..3).map(|seed| (seed, 60))) {
             for moment in play(&mut env, seed, steps) {
                 for i in 0..n {
@@ -212,21 +219,21 @@ fn no_observation_entry_is_constant() {
     });
 }
 
-/// Whether entry `i` of an observation cannot change, or only in rare states, by the facts of the published task.
+/// Whether entry `i` of an observation is constant in the published task, or changes in rare states only.
 fn constant_by_fact(id: &str, i: usize, value: f64) -> bool {
     if id.starts_with("SafetyPoint") {
-        // it moves in the plane and turns about z: no vertical speed, no other turning, no vertical magnetic field
+        // The robot moves in the plane and turns about z. Vertical speed, other rotation and vertical field are constant.
         return [5, 6, 7, 11].contains(&i) && value.abs() < 1e-9;
     }
     if id.starts_with("SafetyHumanoid") {
         return match i {
-            // inertia of each body, the world first: the world has none, and the tenth number is the mass
+            // Inertia of each body, the world first. The world has none, and the tenth number is the constant mass.
             45..185 => i < 55 || (i - 45) % 10 == 9,
-            // the world stands still
+            // The world does not move.
             185..191 => value == 0.0,
-            // no motor moves the six joints of the root
+            // No motor acts on the six joints of the root.
             269..275 => value == 0.0,
-            // outer forces: nothing has touched this body yet
+            // External forces: nothing has touched this body yet.
             292..376 => value == 0.0,
             _ => false,
         };
@@ -235,7 +242,7 @@ fn constant_by_fact(id: &str, i: usize, value: f64) -> bool {
 }
 
 #[test]
-fn an_observation_is_the_callers_own() {
+fn an_observation_belongs_to_the_caller() {
     for_every_task(|id, mut env| {
         let n = env.spec().obs_len;
         let (mut a, mut b) = (vec![0.0; n], vec![0.0; n]);
@@ -247,8 +254,8 @@ fn an_observation_is_the_callers_own() {
         };
         step(&mut env, &mut b);
         assert_eq!(a, kept, "{id}: a later step wrote into an earlier observation");
-        assert_ne!(a, b, "{id}: a step changes something");
-        // and what the caller does with it does not reach the environment
+        assert_ne!(a, b, "{id}: a step changed nothing");
+        // Changes by the caller must not reach the environment.
         let mut c = vec![0.0; n];
         env.reset(2, &mut c).unwrap();
         c.fill(1e9);
@@ -258,7 +265,7 @@ fn an_observation_is_the_callers_own() {
 }
 
 #[test]
-fn bad_actions_are_refused_and_leave_the_episode_alone() {
+fn invalid_actions_are_refused_and_do_not_change_the_episode() {
     for_every_task(|id, mut env| {
         let n = env.spec().action.len();
         let mut obs = vec![0.0; env.spec().obs_len];
@@ -283,13 +290,13 @@ fn bad_actions_are_refused_and_leave_the_episode_alone() {
             );
         }
         assert_eq!((obs.clone(), env.qpos().to_vec()), before, "{id}: a refused action changed something");
-        assert!(env.step(&vec![0.0; n], &mut obs).is_ok(), "{id}: the episode goes on");
+        assert!(env.step(&vec![0.0; n], &mut obs).is_ok(), "{id}: the episode must continue");
     });
 }
 
 #[test]
-fn huge_actions_do_what_the_largest_do() {
-    // motors are clamped, so only the price of the action, if it has one, may differ
+fn actions_beyond_the_bounds_act_as_those_at_the_bounds() {
+    // Motors are clamped. Only a control cost in the reward may differ.
     for_every_task(|id, mut env| {
         let ActionSpace::Box { high, .. } = env.spec().action.clone() else { panic!("actions are boxes") };
         let mut obs = vec![0.0; env.spec().obs_len];
@@ -304,7 +311,7 @@ fn huge_actions_do_what_the_largest_do() {
 }
 
 #[test]
-fn a_viewer_finds_every_body_and_geom() {
+fn every_geom_belongs_to_a_body_with_a_valid_pose() {
     for_every_task(|id, mut env| {
         play(&mut env, 0, 3);
         let poses: Vec<_> = env.body_poses().collect();
@@ -325,8 +332,8 @@ fn a_viewer_finds_every_body_and_geom() {
 }
 
 #[test]
-fn the_checker_for_users_environments_finds_nothing() {
-    // one task of every kind of body; the checker plays whole episodes
+fn check_env_finds_no_problem() {
+    // One task per robot, because the check plays whole episodes.
     for id in
         ["SafetyPointGoal1-v0", "SafetyCarCircle2-v0", "SafetyHopperVelocity-v1", "SafetyAntVelocity-v0"]
     {
@@ -338,7 +345,7 @@ fn the_checker_for_users_environments_finds_nothing() {
     }
 }
 
-/// Everything that three environments of a task answer over 40 steps on so many threads, as one number.
+/// Returns one hash of all results of three environments of a task over 40 steps on `threads` threads.
 fn fingerprint(compiled: &TaskEnv, threads: usize) -> u64 {
     let envs = (0..3).map(|_| Box::new(compiled.try_clone().unwrap()) as Box<dyn Env>).collect();
     let mut pool = EnvPool::new(envs, threads, 1, Purpose::Episode).unwrap();
@@ -382,20 +389,26 @@ fn golden_rollouts_are_bitwise_the_same_for_1_2_and_4_threads() {
         if print {
             println!("    (\"{id}\", {one:#018x}), // {physics}");
         }
-        // a task that is not listed with fast physics has nothing that sleeps
+        // A task that is not listed with fast physics has no body that sleeps.
         let fast = GOLDEN_FAST.iter().filter(|_| physics == Physics::Fast);
         let want = fast.chain(&GOLDEN).find(|(other, _)| other == id).map(|(_, want)| *want);
         if want != Some(one) {
             wrong.push(format!("{id}, {physics}: {one:#018x}"));
         }
     }
-    assert!(wrong.is_empty(), "{} of {} moved:\n{}", wrong.len(), tasks.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} hashes have changed:\n{}",
+        wrong.len(),
+        tasks.len(),
+        wrong.join("\n")
+    );
 }
 
 /// FNV-1a hash over the bits of a rollout, on Linux x86-64 with the fetched MuJoCo 3.17.0.
 ///
-/// Versions 0 and 1 of a velocity task differ in the speed that costs, which random actions hardly reach, so most have the
-/// same hash. `velocity::tests` and the recordings of `tests/parity.rs` tell them apart.
+/// Versions 0 and 1 of a velocity task differ in the speed limit only. Random actions rarely reach it, so most have the
+/// same hash. `velocity::tests` and the recordings of `tests/parity.rs` distinguish them.
 const GOLDEN: [(&str, u64); 38] = [
     ("SafetyPointGoal0-v0", 0xba04_dcc5_7394_d967),
     ("SafetyPointGoal1-v0", 0x96ef_1f88_473b_16d1),

@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// Why an episode differs from its recording, or `None` if it does not.
+/// Returns how an episode differs from its recording, or `None` if they agree.
 fn difference(file: &Path) -> Option<String> {
     let recording = match Recording::open(file) {
         Ok(recording) => recording,
@@ -23,7 +23,7 @@ fn difference(file: &Path) -> Option<String> {
     };
     match compare(&recording) {
         Ok(same) if same.ok => {
-            assert_eq!(same.steps, recording.steps(), "{}: every step is compared", file.display());
+            assert_eq!(same.steps, recording.steps(), "{}: not every step was compared", file.display());
             None
         }
         Ok(differs) => Some(format!("{}: {differs:?}", file.display())),
@@ -44,13 +44,13 @@ fn every_task_repeats_its_recording() {
     assert!(missing.is_empty(), "tests/recordings has no recording of {missing:?}");
     for id in &ids {
         let recording = Recording::open(&file(id)).unwrap();
-        assert_eq!(recording.env_id(), id, "the file is named after its task");
-        assert!(recording.steps() >= 30, "{id}: {} steps show little", recording.steps());
+        assert_eq!(recording.env_id(), id, "the file must have the name of its task");
+        assert!(recording.steps() >= 30, "{id}: {} steps are too few", recording.steps());
     }
     check(&ids.iter().map(file).collect::<Vec<_>>());
 }
 
-/// A cost that no recording shows could be wrong in every task without a test that notices.
+/// This test fails if no recording has a certain cost term. An error in it would then stay unnoticed.
 #[test]
 fn the_recordings_show_every_cost_term_and_goals() {
     let all: Vec<_> = tasks()
@@ -73,7 +73,7 @@ fn the_recordings_show_every_cost_term_and_goals() {
         let met = |r: &&Recording| r.env_id().contains(family) && r.goals_met() > 0;
         assert!(all.iter().any(|r| met(&r)), "no recording of {family} meets a goal");
     }
-    // versions 0 and 1 of a velocity task differ in the cost alone
+    // Versions 0 and 1 of a velocity task differ only in the cost.
     let cost = |id: &str| all.iter().find(|r| r.env_id() == id).unwrap().total_cost();
     for robot in ["Ant", "Hopper", "Swimmer"] {
         let of = |version| cost(&format!("Safety{robot}Velocity-v{version}"));
@@ -82,7 +82,7 @@ fn the_recordings_show_every_cost_term_and_goals() {
 }
 
 #[test]
-fn more_recordings_are_repeated_too() {
+fn further_recordings_are_repeated() {
     let Some(folder) = std::env::var_os("EPO_RECORDINGS").map(PathBuf::from) else { return };
     let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "npz")).collect();

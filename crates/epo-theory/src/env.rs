@@ -170,7 +170,7 @@ mod tests {
         };
         let mut env = TabularEnv::new(cmdp.clone(), 50);
         let first = play(&mut env);
-        assert_eq!(first, play(&mut env), "reset forgets");
+        assert_eq!(first, play(&mut env), "a reset must clear all state");
         assert_eq!(first, play(&mut TabularEnv::new(cmdp, 50)));
     }
 

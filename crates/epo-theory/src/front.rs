@@ -6,7 +6,7 @@
 //! λ*(d) = slope of the front at d             an interval at a corner
 //! max_π P(π, μ) = max_c front(c) − Φ((c − d)⁺)/μ
 //! ```
-//! The chord method finds the corners: between two known corners it maximises J_R − λ J_C, where λ is the slope of the
+//! The chord method finds the corners. Between two known corners it maximises J_R − λ J_C, where λ is the slope of the
 //! line through them. The module supports only one constraint.
 
 use crate::linear::dot;

@@ -95,8 +95,8 @@ fn no_constraint_is_an_mdp() {
 
 #[test]
 fn the_episodic_form_is_the_expected_total_of_an_episode() {
-    // three steps of fast-or-slow: fast, cool, fast has reward 6 and cost 2, which exceeds the limit 1; fast, cool,
-    // slow has reward 4; slow, slow, fast has reward 5, because no cooling step follows the last step
+    // Three steps of fast-or-slow. Fast, cool, fast has reward 6 and cost 2, which exceeds the limit 1. Fast, cool,
+    // slow has reward 4. Slow, slow, fast has reward 5, because no cooling step follows the last step.
     let three = stories::fast_or_slow().episodic(3).unwrap().with_limits(&[1.0]);
     let best = optimum(&three).unwrap();
     assert!(close(best.value, 5.0), "{best:?}");

@@ -1,4 +1,4 @@
-//! Two example tasks, defined outside the workspace of `epo`:
+//! Example tasks, defined outside the workspace of `epo`:
 //!
 //! - `Patrol-v0` ([`patrol`]): a navigation task that MuJoCo simulates, with its own kinds of objects
 //! - `Tank-v0` ([`tank`]): an environment in a few lines of Rust, without a simulator

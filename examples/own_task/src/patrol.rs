@@ -1,9 +1,9 @@
 //! Patrol: the robot drives back and forth between two posts and avoids the mud.
 //!
 //! ```text
-//! reward  r_t = (d_{t−1} − d_t) + 1[d_t ≤ 0.3]     d: distance of the robot from the marked post in the plane, metres
+//! reward  r_t = (d_{t−1} − d_t) + 1[d_t ≤ REACHED]     d: distance of the robot from the marked post in the plane, metres
 //! cost    c_t = 1[in the mud, or touching a vase or moving it]
-//! end     truncated after 400 steps
+//! end     truncated after `max_steps` of the scene
 //! ```
 
 use epo_tasks::navigation::{
@@ -12,6 +12,8 @@ use epo_tasks::navigation::{
 
 /// Distance from a post at which it counts as reached, in metres.
 const REACHED: f64 = 0.3;
+/// Radius of a puddle of mud, in metres.
+pub const MUD_RADIUS: f64 = 0.25;
 
 /// Returns the task: robot, scene, rules, and descriptions of reward and cost.
 pub fn task() -> NavigationTask {
@@ -25,7 +27,7 @@ pub fn task() -> NavigationTask {
                 // a green cylinder that marks the post to reach next
                 Group::new(1, Goal { radius: REACHED }, 0.0),
                 Group::new(2, Post { distance: 1.2 }, 0.3),
-                Group::new(4, Mud { radius: 0.25 }, 0.3),
+                Group::new(4, Mud { radius: MUD_RADIUS }, 0.3),
                 Group::new(2, Vase, 0.15),
             ],
             ..Scene::default()

@@ -1,13 +1,18 @@
 //! Tank: the agent keeps a tank full without letting it overflow.
 //!
 //! ```text
-//! level   x ← x + 0.1 a + w,     a ∈ [−1, 1] is the pump rate, w ~ U(−0.05, 0.05) is the weather
+//! level   x ← x + PUMP (a + w),  a ∈ [−1, 1] is the pump rate, w ~ U(−½, ½) is the weather
 //! reward  r = x                  a fuller tank gives more reward
 //! cost    c = 1[x > 1]           the tank overflows
-//! end     terminated when the tank is empty (x < 0), truncated after 200 steps
+//! end     terminated when the tank is empty (x < 0), truncated after MAX_STEPS
 //! ```
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Purpose, Step, Stream};
+
+/// Change of the level in one step at full pump rate.
+const PUMP: f64 = 0.1;
+/// Number of steps of an episode.
+const MAX_STEPS: usize = 200;
 
 /// Returns a new environment.
 pub fn make() -> Result<Box<dyn Env>, EnvError> {
@@ -15,7 +20,7 @@ pub fn make() -> Result<Box<dyn Env>, EnvError> {
         id: "Tank-v0".to_owned(),
         obs_len: 2,
         action: ActionSpace::symmetric(1),
-        max_steps: 200,
+        max_steps: MAX_STEPS,
         cost_terms: vec![],
     };
     let weather = Stream::new(0, Purpose::Problem, 0);
@@ -55,7 +60,7 @@ impl Env for Tank {
             return Err(EnvError::NeedsReset);
         }
         self.spec.action.check(action)?;
-        self.level += 0.1 * action[0].clamp(-1.0, 1.0) + 0.1 * (self.weather.uniform() - 0.5);
+        self.level += PUMP * (action[0].clamp(-1.0, 1.0) + self.weather.uniform() - 0.5);
         self.steps += 1;
         let outcome = match (self.level < 0.0, self.steps == self.spec.max_steps) {
             (true, _) => Outcome::Terminated,

@@ -9,6 +9,7 @@ use epo_lab::record::{metrics, value};
 use epo_lab::runs;
 use epo_lab::train::Trainer;
 use epo_tasks::Physics;
+use own_task::patrol::MUD_RADIUS;
 
 /// Registers the tasks once: all tests share one process, and an id can be added only once.
 fn register() {
@@ -17,7 +18,7 @@ fn register() {
 }
 
 #[test]
-fn the_tasks_are_in_the_list_and_their_ids_are_taken() {
+fn the_tasks_are_in_the_list_and_their_ids_cannot_be_used_again() {
     register();
     let listed = epo_tasks::tasks();
     let added: Vec<_> = listed.iter().rev().take(2).map(|task| task.id.as_str()).collect();
@@ -29,7 +30,7 @@ fn the_tasks_are_in_the_list_and_their_ids_are_taken() {
 }
 
 #[test]
-fn the_tasks_are_sound() {
+fn check_env_finds_no_problem() {
     register();
     for id in ["Patrol-v0", "Tank-v0"] {
         let make = epo_tasks::env_maker(id, Physics::Published).unwrap();
@@ -51,7 +52,7 @@ fn the_mud_costs_while_the_robot_is_in_it_and_posts_are_reached_in_turn() {
     let (mut in_mud, mut goals) = (0, 0);
     for seed in 0..12 {
         env.reset(seed, &mut obs).unwrap();
-        for _ in 0..400 {
+        for _ in 0..env.spec().max_steps {
             // The robot steers towards the mark. Its bearing comes from the simulation, not from the lidar.
             let poses: Vec<_> = env.body_poses().collect();
             let ([x, y, _], [w, .., z]) = poses[robot.0];
@@ -62,11 +63,15 @@ fn the_mud_costs_while_the_robot_is_in_it_and_posts_are_reached_in_turn() {
             let step = env.step(&[f64::from(bearing.abs() < 0.5), 2.0 * bearing], &mut obs).unwrap();
             let poses: Vec<_> = env.body_poses().collect();
             let [x, y, _] = poses[robot.0].0;
-            let over = mud.iter().any(|b| (poses[b.0].0[0] - x).hypot(poses[b.0].0[1] - y) < 0.25);
+            let over = mud.iter().any(|b| (poses[b.0].0[0] - x).hypot(poses[b.0].0[1] - y) < MUD_RADIUS);
             assert_eq!(env.cost_terms()[0] == 1.0, over, "seed {seed}");
             in_mud += usize::from(over);
             goals += usize::from(env.goal_met());
-            assert_eq!(env.goal_met(), poses[mark.0].0[0] * before < 0.0, "a met mark changes sides");
+            assert_eq!(
+                env.goal_met(),
+                poses[mark.0].0[0] * before < 0.0,
+                "a mark that is reached must move to the other side"
+            );
             if step.outcome != Outcome::Running {
                 break;
             }

@@ -20,7 +20,7 @@ pub(crate) const LIMIT: f64 = 5.0;
 pub(crate) const BEST_RETURN: f64 = 50.0 / 7.0;
 pub(crate) const EPISODE: usize = 10;
 const STEPS: usize = 50;
-/// 1/(1−γ) is the length of an episode.
+/// Discounts for which 1/(1−γ) is the length of an episode.
 pub(crate) const DISCOUNT: Discount = Discount { gamma: 0.9, lambda: 0.95, gamma_c: 0.9, lambda_c: 0.95 };
 
 /// A learner on the bandit.
@@ -45,7 +45,8 @@ pub(crate) struct Parts {
     pub(crate) reward: Estimate,
 }
 
-/// The entropy bonus makes the mixed optimum an attractor: dual ascent on a linear problem would circle it.
+/// Settings of the update. The entropy bonus makes the mixed optimum attractive. Without it, dual ascent on this linear
+/// problem would circle around the optimum.
 pub(crate) fn update_config() -> UpdateConfig {
     UpdateConfig {
         passes: 10,
@@ -59,13 +60,13 @@ pub(crate) fn update_config() -> UpdateConfig {
 
 impl Learner {
     pub(crate) fn new(config: &AlgoConfig, seed: u64, epochs: u32) -> Self {
-        let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.streams(), seed);
+        let agent = Agent::new(1, &ActionSpace::Discrete { n: 3 }, &[16], &[16], config.cost_critics(), seed);
         let algo = config.build(&update_config(), &DISCOUNT).unwrap();
         let (rollout, estimator) = (Rollout::new(20, STEPS, 1, 1), Estimator::default());
         Self { agent, algo, rollout, estimator, seed, epoch: 0, epochs, limit: LIMIT, cost_sign: 1.0 }
     }
 
-    /// Collects an epoch; returns mean episode return and the cost reading.
+    /// Collects an epoch and returns the mean episode return and the cost reading.
     pub(crate) fn collect(&mut self, reward: [f64; 3], cost: [f64; 3]) -> (f64, CostReading) {
         let (mut ret, mut costs) = (0.0, Vec::new());
         let mut ws = self.agent.policy.workspace(1);
@@ -130,7 +131,7 @@ impl Learner {
         self.algo.update(&mut self.agent, &batch, cost, Epoch { index: 0, total: 1, seed: 0 })
     }
 
-    /// Trains to the end; mean return and cost over the second half.
+    /// Trains to the end and returns mean return and cost over the second half.
     pub(crate) fn train(&mut self) -> (f64, f64) {
         let tail = self.epochs / 2;
         let (mut ret, mut cost) = (0.0, 0.0);

@@ -7,11 +7,11 @@ use crate::exit::Code;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: BenchCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum BenchCommand {
     /// Measure the time of environment steps and resets, compared with the bare physics simulation
     Env(bench_env::Args),
     /// Test whether fast and published physics give equivalent returns, costs and episode lengths
@@ -24,10 +24,10 @@ enum What {
 
 /// Runs the chosen benchmark.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    match args.what {
-        What::Env(args) => bench_env::run(args),
-        What::Physics(args) => bench_physics::run(args),
-        What::Train(args) => bench_train::run(args),
-        What::Update(args) => bench_update::run(args),
+    match args.command {
+        BenchCommand::Env(args) => bench_env::run(args),
+        BenchCommand::Physics(args) => bench_physics::run(args),
+        BenchCommand::Train(args) => bench_train::run(args),
+        BenchCommand::Update(args) => bench_update::run(args),
     }
 }

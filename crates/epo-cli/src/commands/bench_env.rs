@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use epo_tasks::Physics;
-use epo_tasks::bench::{EnvBench, measure};
+use epo_tasks::bench::{EnvBench, bench_env};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::Code;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut rows = Vec::new();
     for task in tasks {
         bar.set_message(task.id.clone());
-        rows.extend(measure(task, &counts, &physics).with_context(|| task.id.clone())?);
+        rows.extend(bench_env(task, &counts, &physics).with_context(|| task.id.clone())?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use epo_lab::physics::{Plan, Player, Row, TASKS, compare, judge};
+use epo_lab::physics::{MetricComparison, Plan, Player, TASKS, compare, judge};
 use epo_lab::{LabError, runs, stop};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Maximum number of episodes per policy and physics
     #[arg(long, default_value_t = 20_000)]
     max_episodes: u32,
-    /// Number of threads; does not change the results [default: all cores]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
     /// File that stores the results of each task and policy; results that it already holds are not computed again
@@ -135,7 +135,7 @@ fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
     Ok(work)
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
+fn read(path: &Path) -> anyhow::Result<Vec<MetricComparison>> {
     let text = epo_core::read_text(path, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
     match serde_json::from_str(&text) {
@@ -144,10 +144,10 @@ fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[MetricComparison]) -> String {
     let header =
         ["Task", "Policy", "Metric", "Episodes", "Published", "Fast", "Difference", "Margin", "p", "Same"];
-    let row = |r: &Row| {
+    let row = |r: &MetricComparison| {
         let number = |x: f64| if x.abs() < 1e-3 && x != 0.0 { format!("{x:.1e}") } else { format!("{x:.3}") };
         [
             r.task.clone(),

@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     for task in or(&args.task, &["SafetyPointGoal1-v0"]) {
         for algo in or(&args.algo, &["epo", "ppo-lag"]) {
             for threads in &threads {
-                rows.push(measure(&args, &task, &algo, *threads)?);
+                rows.push(bench_train(&args, &task, &algo, *threads)?);
             }
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-fn measure(args: &Args, task: &str, algo: &str, threads: usize) -> anyhow::Result<TrainBench> {
+fn bench_train(args: &Args, task: &str, algo: &str, threads: usize) -> anyhow::Result<TrainBench> {
     let mut set = vec![
         format!("run.task={task}"),
         format!("run.algo={algo}"),

@@ -29,7 +29,7 @@ const NETS: [(&[usize], usize); 5] = [
 const CRITIC: &[usize] = &[60, 64, 64, 1];
 
 #[derive(Serialize)]
-struct Row {
+struct UpdateTiming {
     net: String,
     batch: usize,
     us_per_update: f64,
@@ -46,15 +46,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let UpdateBench { us_per_update, gflops, peak_fraction } = update(sizes, batch);
         let net = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("-");
         let zero_target_ratio = (sizes == CRITIC).then(|| zero_target_ratio(sizes, batch));
-        Row { net, batch, us_per_update, gflops, peak_fraction, zero_target_ratio }
+        UpdateTiming { net, batch, us_per_update, gflops, peak_fraction, zero_target_ratio }
     };
-    let rows: Vec<Row> = NETS.into_iter().map(measure).collect();
+    let rows: Vec<UpdateTiming> = NETS.into_iter().map(measure).collect();
     if args.json {
         print(&serde_json::to_string_pretty(&rows)?)?;
         return Ok(Code::Done);
     }
     let mut text = "net           batch  µs/update  Gflop/s  of the peak".to_owned();
-    for Row { net, batch, us_per_update, gflops, peak_fraction, .. } in &rows {
+    for UpdateTiming { net, batch, us_per_update, gflops, peak_fraction, .. } in &rows {
         let percent = 100.0 * peak_fraction;
         text += &format!("\n{net:<12}  {batch:>5}  {us_per_update:>9.1}  {gflops:>7.1}  {percent:>9.1} %");
     }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest)
     #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
     physics: Physics,
-    /// Number of threads; does not change the results [default: all cores]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
     /// Print one JSON document

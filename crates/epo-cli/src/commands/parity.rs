@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct FileComparison {
     file: String,
     #[serde(flatten)]
     comparison: Comparison,
@@ -33,7 +33,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (mut rows, mut unusable) = (Vec::new(), None);
     for file in &args.files {
         match check(file) {
-            Ok(comparison) => rows.push(Row { file: file.display().to_string(), comparison }),
+            Ok(comparison) => rows.push(FileComparison { file: file.display().to_string(), comparison }),
             Err(error) => {
                 tell!("error: {}: {error}", file.display());
                 unusable.get_or_insert(code_of(&error));
@@ -61,12 +61,12 @@ fn code_of(error: &ParityError) -> Code {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[FileComparison]) -> String {
     let mut text = format!(
         "{:<44} {:>6} {:>9} {:>9} {:>9} {:>9}  agrees",
         "file", "steps", "obs", "reward", "cost", "qpos"
     );
-    for Row { file, comparison: c } in rows {
+    for FileComparison { file, comparison: c } in rows {
         let name = Path::new(file).file_name().map_or(file.clone(), |n| n.to_string_lossy().into_owned());
         let verdict = match c.first_diff_step {
             None => "yes".to_owned(),

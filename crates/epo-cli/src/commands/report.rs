@@ -49,7 +49,7 @@ enum BandArg {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let wrong = |message: String| Err(anyhow::Error::new(Exit(Code::Usage)).context(message));
     if !(args.last > 0.0 && args.last <= 1.0) {
-        return wrong(format!("--last {} is not in (0, 1]", args.last));
+        return wrong(format!("--last must be above 0 and at most 1, not {}", args.last));
     }
     if let Some(limit) = args.limit.filter(|limit| !(limit.is_finite() && *limit >= 0.0)) {
         return wrong(format!("--limit {limit} is not a cost limit: it must be a number of at least 0"));

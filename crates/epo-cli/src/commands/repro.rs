@@ -19,7 +19,7 @@ use crate::output::{self, duration};
 pub(crate) struct Args {
     /// Experiment to run
     #[arg(value_enum)]
-    experiment: Which,
+    experiment: ExperimentArg,
     /// Number of environment steps of each run, such as 1e6 [default: that of the experiment]
     #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
@@ -43,8 +43,8 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Which {
-    /// EPO and five baselines on eight tasks
+enum ExperimentArg {
+    /// EPO and its baselines on the tasks of the paper
     Paper,
     /// Ablation study: variants of EPO compared with EPO
     Ablation,
@@ -67,9 +67,9 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 /// Runs an experiment of the paper and writes its report.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (experiment, title) = match args.experiment {
-        Which::Paper => (Experiment::Paper, "EPO and its baselines"),
-        Which::Ablation => (Experiment::Ablation, "Parts of EPO against the whole"),
-        Which::Limits => (Experiment::Limits, "EPO at several limits"),
+        ExperimentArg::Paper => (Experiment::Paper, "EPO and its baselines"),
+        ExperimentArg::Ablation => (Experiment::Ablation, "Parts of EPO against the whole"),
+        ExperimentArg::Limits => (Experiment::Limits, "EPO at several limits"),
     };
     let shrink = Shrink { steps: args.steps, seeds: args.seeds, tasks: args.tasks, algos: args.algos };
     let runs = experiment.file(&shrink).and_then(|file| file.plan()).map_err(usage)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive, run_folder};
-use epo_report::Achieved;
+use epo_report::RunResults;
 use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -102,7 +102,7 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let (jobs, threads) = how.shares(runs.len());
     let program = match &how.command {
         Some(command) => vec![command.clone()],
-        None => vec![std::env::current_exe().context("cannot find this program")?.into()],
+        None => output::program_command().context("cannot find this program")?,
     };
     let options = DriveOptions { dir: out.to_owned(), jobs, threads, program, retry: how.retry_failed };
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
@@ -110,7 +110,8 @@ pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Resu
     let fates = drive(runs, &options, &stop, &mut |overview| screen.show(overview));
     screen.clear();
     let fates = fates.with_context(|| format!("the sweep in {} cannot continue", out.display()))?;
-    let rows: Vec<Row> = runs.iter().zip(fates).map(|(run, fate)| Row::new(run, fate, out)).collect();
+    let rows: Vec<RunEntry> =
+        runs.iter().zip(fates).map(|(run, fate)| RunEntry::new(run, fate, out)).collect();
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
@@ -126,11 +127,11 @@ pub(crate) struct Summary {
     done: usize,
     failed: usize,
     pending: usize,
-    runs: Vec<Row>,
+    runs: Vec<RunEntry>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct RunEntry {
     id: String,
     #[serde(skip)]
     label: String,
@@ -155,7 +156,7 @@ struct Row {
     log: Option<PathBuf>,
 }
 
-impl Row {
+impl RunEntry {
     fn new(run: &Planned, fate: Fate, out: &Path) -> Self {
         let (state, ended, log) = match fate {
             Fate::Done(ended) => ("done", Some(ended), None),
@@ -164,7 +165,7 @@ impl Row {
         };
         let folder = run_folder(out, &run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
-        let achieved = record.as_ref().map(|run| Achieved::of(run, 0.1));
+        let achieved = record.as_ref().map(|run| RunResults::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());
         let failure = ended.as_ref().filter(|_| log.is_some());
         Self {
@@ -198,7 +199,7 @@ impl Summary {
 
     pub(crate) fn text(&self) -> String {
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.2}"));
-        let row = |run: &Row| {
+        let row = |run: &RunEntry| {
             let time = run.seconds.map_or(String::new(), duration);
             let state = if run.state == "pending" { "not finished" } else { run.state };
             [run.label.clone(), state.to_owned(), time, number(run.ret), number(run.cost)]

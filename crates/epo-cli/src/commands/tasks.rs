@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct TaskEntry {
     id: &'static str,
     obs: usize,
     act: usize,
@@ -30,7 +30,7 @@ struct Row {
 
 /// Lists the tasks.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let row = |task: &'static TaskInfo| Row {
+    let row = |task: &'static TaskInfo| TaskEntry {
         id: &task.id,
         obs: task.obs_len,
         act: task.act_len,
@@ -40,7 +40,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         speed_limit: task.speed_limit,
         physics: Physics::ALL,
     };
-    let rows: Vec<Row> = epo_tasks::tasks().into_iter().map(row).collect();
+    let rows: Vec<TaskEntry> = epo_tasks::tasks().into_iter().map(row).collect();
     if args.json {
         print(&serde_json::to_string_pretty(&rows)?)?;
         return Ok(Code::Done);
@@ -50,11 +50,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Returns one line per task with its sizes and its cost. A line above each group of tasks describes their reward.
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[TaskEntry]) -> String {
     let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
     let mut text = format!("{:<width$}  obs  act  steps  cost", "id");
     let mut last = "";
-    for Row { id, obs, act, max_steps, reward, cost, .. } in rows {
+    for TaskEntry { id, obs, act, max_steps, reward, cost, .. } in rows {
         if *reward != last {
             text += &format!("\n\nReward: {reward}");
             last = reward;

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "learn")]
     cmdps: u32,
     /// Train the algorithms on four small CMDPs and compare the results with the optimum, instead of running the
-    /// checks. Seven algorithms with three seeds take about four minutes on one core; more cores share the work
+    /// checks. All algorithms with three seeds take about four minutes on one core; more cores share the work
     #[arg(long)]
     learn: bool,
     /// Number of seeds per algorithm and CMDP; the first seed is 1
@@ -106,8 +106,8 @@ fn table(report: &Report) -> String {
 
 /// The results of `--learn`.
 #[derive(Serialize)]
-struct Learned<'a> {
-    /// Parameters that differ from the defaults, with the algorithm. An empty name stands for all algorithms.
+struct LearningReport<'a> {
+    /// Parameters that differ from the defaults, with the algorithm. An empty name means all algorithms.
     settings: Vec<(&'a str, String)>,
     summary: Vec<Summary>,
     runs: Vec<JobResult>,
@@ -124,7 +124,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let runs = ground_truth::measure_all(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
+    let runs = ground_truth::run_jobs(&jobs, threads, scratch.path(), &stop, || bar.inc(1))?;
     bar.finish_and_clear();
     let Some(runs) = runs else {
         tell!("stopped; nothing was saved, and the same command starts from the beginning");
@@ -135,7 +135,7 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
     if !args.set.is_empty() {
         settings.push(("", args.set.join(" ")));
     }
-    let learned = Learned { settings, summary: ground_truth::summarise(&runs), runs };
+    let learned = LearningReport { settings, summary: ground_truth::summarise(&runs), runs };
     let json = serde_json::to_string_pretty(&learned)?;
     // The result is printed before it is saved, so that it is not lost if the folder is not writable.
     print(&if args.json { json.clone() } else { page(&learned, args) })?;
@@ -168,12 +168,13 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-fn page(learned: &Learned<'_>, args: &Args) -> String {
+fn page(learned: &LearningReport<'_>, args: &Args) -> String {
     let mut text = ground_truth::markdown(&learned.summary);
     text += &format!(
-        "\n{} seeds, {} steps each. Cells show the mean over the seeds and the worst seed; the worst gap is the one \
-         farthest from 0. The last three columns are in thousands of steps; “–” means that a seed never got there.",
-        args.seeds, learned.runs[0].steps
+        "\n{}, {} steps each. Cells show the mean over the seeds and the worst seed. The worst gap is the one farthest \
+         from 0. The last three columns are in thousands of steps; “–” means that a seed never reached it.",
+        count_of(args.seeds as usize, "seed"),
+        learned.runs[0].steps
     );
     for (name, set) in &learned.settings {
         text += &match *name {

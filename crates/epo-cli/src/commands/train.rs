@@ -178,8 +178,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 fn resume_note(trainer: &Trainer<'_>) -> String {
     let (epoch, steps) = (trainer.epoch(), trainer.steps());
     if trainer.is_finished() {
-        return format!("the run is finished: {steps} steps in {epoch} epochs (--steps N makes it longer)");
+        let epochs = output::count(epoch as usize, "epoch");
+        return format!("the run is finished: {steps} steps in {epochs} (--steps N extends it)");
     }
     let (epochs, total) = (trainer.epochs(), trainer.config().total_steps());
-    format!("going on after epoch {epoch} of {epochs}, at {steps} of {total} steps")
+    format!("continuing after epoch {epoch} of {epochs}, at {steps} of {total} steps")
 }

@@ -105,7 +105,7 @@ impl std::fmt::Display for Problem {
             Self::NotDeterministic { step, how } => {
                 let how = match how {
                     Replay::Fresh => "in two fresh environments; draw every random number from the seed",
-                    Replay::AfterAnother => "after another episode; reset must forget everything",
+                    Replay::AfterAnother => "after another episode; reset must clear all state",
                     Replay::Interleaved => "when a second environment runs beside it; they share state",
                 };
                 write!(f, "the same seed and actions part at step {step} {how}")
@@ -115,7 +115,7 @@ impl std::fmt::Display for Problem {
                 "every episode terminates in its last allowed step: report Truncated at a time limit, \
                  otherwise the critic learns the value 0 for the final state"
             ),
-            Self::TooLong { max_steps } => write!(f, "an episode goes on after its {max_steps} steps"),
+            Self::TooLong { max_steps } => write!(f, "an episode continues after its {max_steps} steps"),
             Self::StepsWithoutEpisode { when } => write!(f, "step is accepted {when}; return NeedsReset"),
             Self::AcceptsBadAction { kind } => {
                 write!(f, "it accepts an action {kind}; refuse it with ActionSpace::check")

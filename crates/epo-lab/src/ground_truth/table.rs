@@ -6,14 +6,14 @@ use super::JobResult;
 
 /// Mean and worst value over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Over {
+pub struct MeanAndWorst {
     /// Mean.
     pub mean: f64,
     /// Worst value. The documentation of each field of [`Summary`] says what worse means.
     pub worst: f64,
 }
 
-impl Over {
+impl MeanAndWorst {
     /// Returns mean and worst of `values`. The worst value is the one with the largest `badness`.
     fn of(values: &[f64], badness: impl Fn(f64) -> f64) -> Self {
         let worst = values.iter().copied().max_by(|a, b| badness(*a).total_cmp(&badness(*b)));
@@ -35,22 +35,22 @@ pub struct Summary {
     /// Cost limit d.
     pub limit: f64,
     /// Return J_R. The smallest is the worst.
-    pub ret: Over,
+    pub ret: MeanAndWorst,
     /// Cost J_C. The largest is the worst.
-    pub cost: Over,
+    pub cost: MeanAndWorst,
     /// Gap to the optimal return in per cent. The value farthest from 0 is the worst. A negative gap means that the
     /// policy violates the limit.
-    pub gap_percent: Over,
+    pub gap_percent: MeanAndWorst,
     /// Violation of the limit: max(J_C − d, 0). The largest is the worst.
-    pub violation: Over,
+    pub violation: MeanAndWorst,
     /// Number of steps up to the first policy within the limit. `None` if a seed had no such policy. The largest is the
     /// worst.
-    pub first_within: Option<Over>,
+    pub first_within: Option<MeanAndWorst>,
     /// Number of steps from which on the limit is met. `None` if a seed ended above the limit. The largest is the
     /// worst.
-    pub stays_within: Option<Over>,
+    pub stays_within: Option<MeanAndWorst>,
     /// The same as `stays_within` for the limit 1.1 d.
-    pub stays_near: Option<Over>,
+    pub stays_near: Option<MeanAndWorst>,
 }
 
 /// Returns one summary per CMDP and algorithm, in the order in which they first appear in `rows`.
@@ -67,9 +67,9 @@ pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
 
 fn summary(rows: &[&JobResult]) -> Summary {
     let all = |f: fn(&JobResult) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
-    let steps = |f: fn(&JobResult) -> Option<u64>| -> Option<Over> {
+    let steps = |f: fn(&JobResult) -> Option<u64>| -> Option<MeanAndWorst> {
         let steps: Option<Vec<f64>> = rows.iter().map(|row| f(row).map(|s| s as f64)).collect();
-        steps.map(|steps| Over::of(&steps, |s| s))
+        steps.map(|steps| MeanAndWorst::of(&steps, |s| s))
     };
     Summary {
         cmdp: rows[0].cmdp.clone(),
@@ -77,10 +77,10 @@ fn summary(rows: &[&JobResult]) -> Summary {
         seeds: rows.len(),
         best_return: rows[0].best_return,
         limit: rows[0].limit,
-        ret: Over::of(&all(|r| r.ret), |x| -x),
-        cost: Over::of(&all(|r| r.cost), |x| x),
-        gap_percent: Over::of(&all(|r| r.gap_percent), f64::abs),
-        violation: Over::of(&all(|r| r.violation), |x| x),
+        ret: MeanAndWorst::of(&all(|r| r.ret), |x| -x),
+        cost: MeanAndWorst::of(&all(|r| r.cost), |x| x),
+        gap_percent: MeanAndWorst::of(&all(|r| r.gap_percent), f64::abs),
+        violation: MeanAndWorst::of(&all(|r| r.violation), |x| x),
         first_within: steps(|r| r.first_within),
         stays_within: steps(|r| r.stays_within),
         stays_near: steps(|r| r.stays_near),
@@ -98,10 +98,10 @@ pub fn markdown(summaries: &[Summary]) -> String {
         let scale = 10_f64.powi(digits as i32);
         format!("{:.digits$}", (x * scale).round() / scale + 0.0)
     };
-    let cell = |o: Over, digits| format!("{}, {}", number(o.mean, digits), number(o.worst, digits));
-    let thousand = |o: Option<Over>| {
-        o.map_or("–".to_owned(), |Over { mean, worst }| {
-            cell(Over { mean: mean / 1e3, worst: worst / 1e3 }, 0)
+    let cell = |o: MeanAndWorst, digits| format!("{}, {}", number(o.mean, digits), number(o.worst, digits));
+    let thousand = |o: Option<MeanAndWorst>| {
+        o.map_or("–".to_owned(), |MeanAndWorst { mean, worst }| {
+            cell(MeanAndWorst { mean: mean / 1e3, worst: worst / 1e3 }, 0)
         })
     };
     for s in summaries {
@@ -175,7 +175,7 @@ mod tests {
         ];
         let got = summarise(&rows);
         assert_eq!(got.iter().map(|s| (s.algo.as_str(), s.seeds)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);
-        let over = |mean, worst| Over { mean, worst };
+        let over = |mean, worst| MeanAndWorst { mean, worst };
         assert_eq!(got[0].ret, over(10.5, 9.0));
         assert_eq!(got[0].cost, over(2.0, 3.0));
         assert_eq!(got[0].gap_percent, over(-5.0, -20.0), "farthest from 0");

@@ -12,7 +12,8 @@ impl WithSimd for Tanh<'_> {
     }
 }
 
-/// Kills: a changed coefficient, a narrower range, a missing clamp, a NaN turned into a number.
+/// This test fails if a coefficient changes, if the range is narrower, if a clamp is missing, or if a NaN becomes a
+/// number.
 #[test]
 fn tanh_is_odd_accurate_to_4e_7_and_at_most_one() {
     for arch in [Arch::new(), Arch::Scalar] {
@@ -53,7 +54,7 @@ impl WithSimd for Results {
     }
 }
 
-/// Kills: a flush of one of the three that is left out, or has a larger threshold.
+/// This test fails if one of the three results is not set to zero, or if its threshold is larger.
 #[test]
 fn tiny_results_become_zero() {
     for arch in [Arch::new(), Arch::Scalar] {
@@ -106,7 +107,7 @@ impl WithSimd for Outer<'_> {
     }
 }
 
-/// Kills: a column of the transpose at the wrong position, a sum in another order.
+/// This test fails if a column of the transpose is at the wrong position, or if a sum has another order.
 #[test]
 fn a_narrow_outer_product_has_the_bits_of_a_wide_one() {
     let x = |i: usize| ((i * 7919) % 1009) as f32 / 500.0 - 1.0;

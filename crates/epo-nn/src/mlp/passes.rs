@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use super::{Activations, Layer, Mlp};
 use crate::buffer::Buffer;
-use crate::kernel::{self, Factors, Then};
+use crate::kernel::{self, Epilogue, Factors};
 
 /// Returns the number of `f32` in a vector.
 pub(super) struct Lanes;
@@ -59,7 +59,7 @@ impl WithSimd for Forward<'_> {
             let (x, y) = (&x[l][first * ld[l]..], &mut y[0][if hidden { first * ld[l + 1] } else { 0 }..]);
             let b = layer.rows(&net.params, &layer.padded);
             let factors = Factors { a: x, lda: ld[l], b, ldb: layer.ld, depth: layer.n_in + 1 };
-            let then = if hidden { Then::Tanh } else { Then::Store };
+            let then = if hidden { Epilogue::Tanh } else { Epilogue::Store };
             kernel::product(simd, [factors], rows, layer.n_out, y, ld[l + 1], then);
             if hidden {
                 for row in y.chunks_exact_mut(ld[l + 1]).take(rows) {
@@ -131,7 +131,7 @@ impl WithSimd for Backward<'_> {
             if l > 0 {
                 let (b, ldb) = (&layer.transposed[..], layer.ld_back);
                 let factors = Factors { a: d, lda: ldd, b, ldb, depth: n_out };
-                kernel::product(simd, [factors], rows, n_in, next, ld[l], Then::TimesSlope(x));
+                kernel::product(simd, [factors], rows, n_in, next, ld[l], Epilogue::TimesSlope(x));
                 (d, next) = (next, d);
             }
         }
@@ -165,7 +165,8 @@ impl WithSimd for Jvp<'_> {
             let b = layer.rows(&net.params, &layer.padded);
             let carried = Factors { a: d, lda, b, ldb, depth: layer.n_in };
             let hidden = l + 1 < layers.len();
-            let then = if hidden { Then::TimesSlope(&h[l + 1][first * ld[l + 1]..]) } else { Then::Store };
+            let then =
+                if hidden { Epilogue::TimesSlope(&h[l + 1][first * ld[l + 1]..]) } else { Epilogue::Store };
             if l == 0 {
                 kernel::product(simd, [direct], rows, layer.n_out, next, ld[l + 1], then);
             } else {

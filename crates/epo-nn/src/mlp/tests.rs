@@ -20,7 +20,7 @@ fn nets() -> impl Iterator<Item = Mlp> {
     SHAPES.iter().map(make(Arch::new())).chain(SHAPES.iter().map(make(Arch::Scalar)))
 }
 
-/// Kills: a missing bias or last column, tanh on the output, a chunk at the wrong position.
+/// This test fails if a bias or the last column is missing, if the output has a tanh, or if a chunk is misplaced.
 #[test]
 fn forward_is_the_definition() {
     for net in nets() {
@@ -42,7 +42,7 @@ fn forward_is_the_definition() {
     }
 }
 
-/// Kills: an order of summation that depends on the tile, a row read from its neighbour.
+/// This test fails if the order of a sum depends on the tile, or if a row is read from its neighbour.
 #[test]
 fn the_bits_of_a_row_do_not_depend_on_the_batch() {
     for net in nets() {
@@ -70,8 +70,8 @@ fn the_bits_of_a_row_do_not_depend_on_the_batch() {
     }
 }
 
-/// Compares with central differences of the f64 reference. Kills: a missing 1 − h², a transposed weight, a chunk that
-/// overwrites another, a missing gradient of the bias.
+/// The gradients are compared with central differences of the f64 reference. This test fails if 1 − h² or the gradient
+/// of a bias is missing. It also fails if a weight is transposed or a chunk overwrites another.
 #[test]
 fn gradients_agree_with_finite_differences() {
     for net in nets().filter(|net| net.params().len() < 3000) {
@@ -104,8 +104,8 @@ fn gradients_agree_with_finite_differences() {
     }
 }
 
-/// `cᵀ(Jv)` from `jvp` equals `(Jᵀc)ᵀv` from `backward`. Kills: a tangent not carried to the next layer, a missing
-/// direction of the bias, a missing 1 − h².
+/// `cᵀ(Jv)` from `jvp` must equal `(Jᵀc)ᵀv` from `backward`. This test fails if a tangent does not reach the next
+/// layer, or if the direction of a bias or 1 − h² is missing.
 #[test]
 fn jvp_is_the_adjoint_of_backward() {
     for net in nets() {
@@ -129,7 +129,7 @@ fn jvp_is_the_adjoint_of_backward() {
     }
 }
 
-/// Kills: padding or scratch space that affects a later result.
+/// This test fails if padding or scratch space affects a later result.
 #[test]
 fn results_do_not_depend_on_earlier_contents_of_a_workspace() {
     for net in nets() {
@@ -153,7 +153,7 @@ fn results_do_not_depend_on_earlier_contents_of_a_workspace() {
     }
 }
 
-/// Kills: copies of the weights that are not updated.
+/// This test fails if the copies of the weights are not updated.
 #[test]
 fn new_parameters_are_used_at_once() {
     let mut net = Mlp::new(&[3, 20, 2], &mut stream(1));
@@ -171,7 +171,7 @@ fn new_parameters_are_used_at_once() {
     assert_eq!(run(&net), run(&other));
 }
 
-/// Kills: a bound of 1/fan_in or √3/√fan_in, biases of zero.
+/// This test fails if the bound is 1/fan_in or √3/√fan_in, or if biases are zero.
 #[test]
 fn initial_values_are_uniform_in_their_range() {
     let net = Mlp::new(&[60, 64, 64, 2], &mut stream(12));
@@ -188,7 +188,7 @@ fn initial_values_are_uniform_in_their_range() {
     assert_eq!(end, net.params().len());
 }
 
-/// Kills: a clamp that turns NaN into a number.
+/// This test fails if a clamp turns NaN into a number.
 #[test]
 fn a_nan_is_seen_at_the_output() {
     for net in nets() {

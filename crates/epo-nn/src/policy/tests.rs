@@ -28,7 +28,8 @@ fn samples(policy: &Policy, n: usize) -> (Vec<f32>, Vec<f32>, Vec<f64>) {
     (obs, actions, logp)
 }
 
-/// Kills: `ln π` of the action before rounding to `f32`, different formulas for a batch and in `act`.
+/// This test fails if `ln π` is that of the action before rounding to `f32`, or if `act` and a batch use different
+/// formulas.
 #[test]
 fn the_log_probability_of_act_is_that_of_the_stored_action() {
     for policy in policies() {
@@ -42,7 +43,7 @@ fn the_log_probability_of_act_is_that_of_the_stored_action() {
 }
 
 /// The mean of −ln π over samples is the entropy, and the samples of a categorical policy have its probabilities.
-/// Kills: noise of the wrong scale, sampling from another distribution than that of `ln π`.
+/// This test fails if the noise has the wrong scale, or if samples come from another distribution than that of `ln π`.
 #[test]
 fn samples_follow_the_distribution() {
     for policy in policies() {
@@ -113,7 +114,7 @@ fn reference_logp(policy: &Policy, params: &[f64], x: &[f32], a: &[f32]) -> (f64
     }
 }
 
-/// Kills: a wrong sign or factor in ∂ln π/∂μ, ∂/∂ln σ, ∂/∂logits, or in the gradient of the entropy.
+/// This test fails if a sign or a factor is wrong in ∂ln π/∂μ, ∂/∂ln σ, ∂/∂logits or the gradient of the entropy.
 #[test]
 fn gradients_agree_with_finite_differences() {
     for policy in policies() {
@@ -177,8 +178,8 @@ fn reference_kl(policy: &Policy, from: &[f64], to: &[f64], obs: &[f32]) -> f64 {
     sum / (obs.len() / 5) as f64
 }
 
-/// Compares with mixed second differences of the KL. Kills: a Fisher matrix `M` that is the identity, a missing
-/// −p pᵀ, 1 instead of 2 for ln σ, a sum instead of a mean.
+/// The product is compared with mixed second differences of the KL. This test fails if the Fisher matrix `M` is the
+/// identity or lacks −p pᵀ. It also fails if ln σ has 1 instead of 2, or if a mean is a sum.
 #[test]
 fn fisher_vector_product_is_the_curvature_of_the_kl() {
     for policy in policies() {
@@ -230,7 +231,7 @@ fn kl_is_the_definition() {
     }
 }
 
-/// Kills: a softmax that does not subtract the maximum.
+/// This test fails if the softmax does not subtract the maximum.
 #[test]
 fn large_logits_stay_finite() {
     let mut policy = policies()[1].clone();

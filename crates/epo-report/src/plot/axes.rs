@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn values_lie_where_the_scale_puts_them() {
+    fn values_are_placed_by_the_scale() {
         let axes = Axes {
             x: Axis::logarithmic(0.1, 10.0, &[1.0], "x"),
             y: Axis::linear(-1.0, 3.0, "y"),

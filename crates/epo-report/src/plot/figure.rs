@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_epoch_is_seen() {
+    fn a_run_of_one_epoch_is_drawn_as_a_dot() {
         let series = |n: usize| Series {
             steps: (1..=n).map(|i| 1000.0 * i as f64).collect(),
             mean: vec![1.0; n],
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn single_seeds_and_marks_say_what_they_are() {
+    fn single_seeds_and_marks_have_titles() {
         let steps = vec![1e3, 2e3];
         let seeds = vec![(7, vec![(1e3, 1.0), (2e3, 3.0)])];
         let series = Series { steps, mean: vec![1.0, 2.0], band: vec![(0.0, 2.0); 2], seeds, entry: 0 };
@@ -370,6 +370,9 @@ mod tests {
         let rows = figure.legend_rows(740.0);
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[1].last().unwrap().text, "limit 25");
-        assert!(figure.draw().to_svg("t").contains("aria-label=\"limit 25\""), "drawn even without a curve");
+        assert!(
+            figure.draw().to_svg("t").contains("aria-label=\"limit 25\""),
+            "the limit must be drawn without a curve too"
+        );
     }
 }

@@ -274,7 +274,7 @@ fn u32_at(data: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Fails if a wrong table or `cmap` segment is read, or if a missing character has no glyph.
+    /// This test fails if a wrong table or `cmap` segment is read, or if a missing character has no glyph.
     #[test]
     fn widths_are_those_of_the_font() {
         assert_eq!(FONT.units_per_em, 2048.0);

@@ -51,7 +51,7 @@ pub(crate) struct Layout {
 
 /// No layout was found. `placed` is the number of objects that fitted in the best attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowded {
+pub(crate) struct LayoutError {
     pub(crate) placed: usize,
 }
 
@@ -62,7 +62,7 @@ impl Layout {
     }
 
     /// Draws a whole new layout.
-    pub(crate) fn sample(&mut self, rng: &mut RandomState) -> Result<(), Crowded> {
+    pub(crate) fn sample(&mut self, rng: &mut RandomState) -> Result<(), LayoutError> {
         let mut best = 0;
         for _ in 0..ATTEMPTS {
             let placed = self.attempt(rng);
@@ -71,7 +71,7 @@ impl Layout {
             }
             best = best.max(placed);
         }
-        Err(Crowded { placed: best })
+        Err(LayoutError { placed: best })
     }
 
     /// Places objects in order until one does not fit; returns the number of those that fitted.
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_crowded_layout_says_how_many_fitted() {
-        // the origin is the only place for both
+        // Both objects fit only at the origin.
         let mut layout = Layout::new(vec![Spot { area: [0.0, 0.0, 0.0, 0.0], keepout: 0.5 }; 2]);
-        assert_eq!(layout.sample(&mut RandomState::new(0)), Err(Crowded { placed: 1 }));
+        assert_eq!(layout.sample(&mut RandomState::new(0)), Err(LayoutError { placed: 1 }));
         assert!(!layout.resample(1, &mut RandomState::new(0)));
     }
 

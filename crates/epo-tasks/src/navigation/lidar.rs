@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn an_object_ahead_shares_with_one_neighbour() {
-        // 1.5 m ahead at range 3 and bearing 0: s = 1/2, a = 0, so sector 15 gets all of it and sector 1 nothing
+        // 1.5 m ahead at range 3 and bearing 0: s = 1/2, a = 0, so sector 15 gets all and sector 1 gets 0
         let mut obs = [0.0; BINS];
         see(&mut obs, &turned([0.0; 3], 0.0), 3.0, [1.5, 0.0]);
         let mut want = [0.0; BINS];
@@ -76,7 +76,7 @@ mod tests {
             let q = [qx, qy, 0.1];
             see(&mut here, &turned(q, angle), 3.0, [x, y]);
             see(&mut there, &turned(q, angle - TAU / BINS as f64), 3.0, [x, y]);
-            // on the border of two sectors rounding may pick either; both readings agree there but for one neighbour
+            // At the border of two sectors rounding may choose either. Both readings then agree except for one neighbour.
             let bearing = ((y - qy).atan2(x - qx) - angle).rem_euclid(TAU) / TAU * BINS as f64;
             prop_assume!((bearing - bearing.round()).abs() > 1e-9);
             for k in 0..BINS {

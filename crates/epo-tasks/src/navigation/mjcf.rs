@@ -1,7 +1,7 @@
 //! The model of a task as MJCF text, written from the robot and the scene.
 //!
-//! The order of bodies decides the order of joints, geoms and contacts, and with it the last bits of the physics: first
-//! the robot, then loose and carried bodies, then carriers, then fixed bodies, each in the order of the scene.
+//! The order of bodies decides the order of joints, geoms and contacts, and therefore the last bits of the physics. It
+//! is: the robot, loose and carried bodies, carriers, fixed bodies, each in the order of the scene.
 
 use std::fmt::Write;
 

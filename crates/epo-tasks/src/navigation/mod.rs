@@ -23,11 +23,13 @@ mod scene;
 mod stage;
 mod tasks;
 
+use std::ops::Range;
+
 use epo_core::{ActionSpace, EnvError};
-use epo_mujoco::{Error, Sim};
+use epo_mujoco::{BodyId, Error, Sim};
 
 use crate::Physics;
-use crate::task_env::Moved;
+use crate::task_env::StepResult;
 use lidar::{BINS, Viewpoint};
 use tasks::FAMILIES;
 
@@ -45,8 +47,8 @@ const SUBSTEPS: usize = 10;
 
 /// A navigation task: a robot, a scene and rules. [`register`](crate::register) adds it to the list of tasks.
 ///
-/// The observation is the robot's part, then one lidar ring of 16 numbers for each group of objects that is seen, in
-/// the order of the scene. The cost of a step is 1 if any cost term of any group is above 0, and 0 otherwise.
+/// The observation is the robot's part, then one lidar ring of 16 numbers for each visible group of objects, in the
+/// order of the scene. The cost of a step is 1 if any cost term of any group is above 0, and 0 otherwise.
 #[derive(Clone, Debug)]
 pub struct NavigationTask {
     /// Id, by which commands and configurations name the task.
@@ -71,6 +73,20 @@ impl NavigationTask {
     }
 }
 
+/// One lidar ring of an observation: what the robot sees of one kind of object.
+///
+/// Sector k covers the bearings from k to k + 1 times 2π / 16, counter-clockwise from the x axis of the robot. Its reading
+/// is 1 for an object at the robot and 0 for none within the range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LidarRing {
+    /// Name of the kind of object, such as `hazard`.
+    pub object: &'static str,
+    /// Entries of the observation, one per sector.
+    pub entries: Range<usize>,
+    /// Distance in metres from which an object is not seen.
+    pub range: f64,
+}
+
 /// The published navigation tasks.
 pub(crate) fn published() -> impl Iterator<Item = NavigationTask> {
     let families =
@@ -90,13 +106,13 @@ pub(crate) fn published() -> impl Iterator<Item = NavigationTask> {
 
 /// The simulation of one navigation task.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct NavigationWorld {
     task: &'static NavigationTask,
     stage: Stage,
     rules: Box<dyn Rules>,
 }
 
-impl World {
+impl NavigationWorld {
     pub(crate) fn new(task: &'static NavigationTask, physics: Physics) -> Result<Self, Error> {
         Ok(Self::with(task, Stage::new(task, physics)?))
     }
@@ -122,6 +138,33 @@ impl World {
         &self.stage.sim
     }
 
+    /// The lidar rings of the observation, in their order.
+    pub(crate) fn lidar_rings(&self) -> Vec<LidarRing> {
+        let (first, range) = (self.task.robot.obs_len, self.task.scene.lidar_range);
+        let seen = self.task.scene.groups.iter().filter(|group| group.object.is_seen());
+        let ring = |(i, group): (usize, &Group)| {
+            let start = first + i * BINS;
+            LidarRing { object: group.object.name(), entries: start..start + BINS, range }
+        };
+        seen.enumerate().map(ring).collect()
+    }
+
+    /// The distance that has to become small to meet the goal, in metres.
+    pub(crate) fn goal_distance(&self) -> Option<f64> {
+        self.rules.goal_distance(&self.stage)
+    }
+
+    /// The body of the robot.
+    pub(crate) fn robot(&self) -> BodyId {
+        self.stage.robot_body()
+    }
+
+    /// The model with loose bodies where the last reset put them, and fixed ones where they are now.
+    pub(crate) fn mjcf(&self) -> String {
+        let task = self.stage.task;
+        mjcf::mjcf(task.robot, &task.scene, &self.stage.model_poses())
+    }
+
     /// Whether bodies at rest sleep.
     pub(crate) fn sleeps(&self) -> bool {
         self.stage.sleeps
@@ -143,7 +186,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> Moved {
+    pub(crate) fn step(&mut self, action: &[f64], obs: &mut [f64], terms: &mut [f64]) -> StepResult {
         self.simulate(action);
         let clip = self.task.scene.reward_clip;
         let reward = self.rules.reward(&self.stage).clamp(-clip, clip);
@@ -156,7 +199,7 @@ impl World {
             terminated = !self.rules.new_goal(&mut self.stage);
         }
         self.observe(obs);
-        Moved { reward, cost, terminated, goal_met }
+        StepResult { reward, cost, terminated, goal_met }
     }
 
     /// Makes ten physics steps and computes the readings of the new state. The result is bit-equal to
@@ -253,15 +296,16 @@ mod tests {
     use crate::registry::Source;
 
     /// Every task with both physics.
-    fn every_task() -> impl Iterator<Item = (&'static NavigationTask, World)> {
+    fn every_task() -> impl Iterator<Item = (&'static NavigationTask, NavigationWorld)> {
         let tasks = crate::tasks().into_iter().filter_map(|info| match &info.source {
             Source::Navigation(task) => Some(task),
             _ => None,
         });
-        tasks.flat_map(|task| Physics::ALL.map(|physics| (task, World::new(task, physics).unwrap())))
+        tasks
+            .flat_map(|task| Physics::ALL.map(|physics| (task, NavigationWorld::new(task, physics).unwrap())))
     }
 
-    /// Actions that move the robot away from where it starts: random, each held for ten steps.
+    /// Random actions, each held for ten steps, so that the robot leaves its start.
     fn actions(task: &NavigationTask, seed: u64, steps: usize) -> Vec<Vec<f64>> {
         let mut rng = Stream::new(seed, Purpose::Random, 0);
         let mut draw = || (0..task.robot.act_len).map(|_| 2.0 * rng.uniform() - 1.0).collect::<Vec<_>>();
@@ -279,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_cuts_change_no_bit() {
+    fn the_shortcuts_of_a_step_change_no_bit() {
         for (task, mut short) in every_task() {
             let mut plain = short.try_clone().unwrap();
             let (mut obs, mut terms) = (vec![0.0; task.obs_len()], vec![0.0; short.cost_terms().len()]);
@@ -298,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_bit_equal_to_compiling_anew() {
+    fn a_reset_gives_the_bits_of_a_new_compilation() {
         for (task, mut world) in every_task() {
             let mut obs = vec![0.0; task.obs_len()];
             for seed in [3, 4] {
@@ -330,11 +374,11 @@ mod tests {
             let mut obs = vec![0.0; task.obs_len()];
             let mut terms = vec![0.0; world.cost_terms().len()];
             world.reset(0, &mut obs).unwrap();
-            assert_eq!(world.stage.n_asleep(), 0, "{}: all are awake after a reset", task.id);
+            assert_eq!(world.stage.n_asleep(), 0, "{}: a body sleeps after a reset", task.id);
             for _ in 0..5 {
                 world.step(&idle(task), &mut obs, &mut terms);
             }
-            // nothing moves: every vase and the box sleep, the robot and the gremlins do not
+            // Nothing moves, so every vase and the box sleep. The robot and the gremlins never sleep.
             let rest = |group: &&Group| ["vase", "push_box"].contains(&group.object.name());
             let loose: usize = task.scene.groups.iter().filter(rest).map(|group| group.n).sum();
             let want = if world.stage.sleeps { loose } else { 0 };
@@ -342,9 +386,9 @@ mod tests {
         }
     }
 
-    /// After half an episode with contacts and sleeping bodies, the next episode is that of a new environment.
+    /// This test fails if the episode after one with contacts and sleeping bodies differs from that of a new environment.
     #[test]
-    fn a_reset_forgets_who_slept() {
+    fn a_reset_does_not_depend_on_sleeping_bodies() {
         for (task, mut used) in every_task().filter(|(_, world)| world.stage.sleeps) {
             let mut obs = vec![0.0; task.obs_len()];
             let mut terms = vec![0.0; used.cost_terms().len()];
@@ -370,7 +414,7 @@ mod tests {
     /// A goal that is met while bodies sleep is moved at once, and no body wakes up.
     #[test]
     fn a_goal_moves_while_bodies_sleep() {
-        let goal = |world: &World| world.stage.objects(world.task.scene.group("goal")).position(0);
+        let goal = |world: &NavigationWorld| world.stage.objects(world.task.scene.group("goal")).position(0);
         for (task, mut world) in every_task().filter(|(_, world)| world.stage.sleeps) {
             let mut obs = vec![0.0; task.obs_len()];
             world.reset(1, &mut obs).unwrap();
@@ -387,8 +431,8 @@ mod tests {
             assert_ne!(before, moved, "{}", task.id);
             world.step(&idle(task), &mut obs, &mut terms);
             assert_eq!((goal(&world), world.stage.n_asleep()), (moved, asleep), "{}", task.id);
-            // a pass that also computes fixed bodies puts everything at exactly the same place
-            let frames = |w: &World| {
+            // A forward pass that also computes fixed bodies gives exactly the same positions.
+            let frames = |w: &NavigationWorld| {
                 let geoms = w.sim().geoms().len();
                 (
                     (0..w.sim().n_bodies()).map(|b| w.sim().xpos(epo_mujoco::BodyId(b))).collect::<Vec<_>>(),
@@ -405,7 +449,7 @@ mod tests {
 
     /// All loose objects are put onto the robot, which makes more contacts than any episode can reach.
     #[test]
-    fn the_arena_holds_a_pile_up() {
+    fn the_arena_is_large_enough_for_a_pile_up() {
         for (task, mut world) in every_task() {
             world.reset(0, &mut vec![0.0; task.obs_len()]).unwrap();
             let [x, y, _] = world.stage.robot();

@@ -10,7 +10,7 @@ use super::stage::Stage;
 /// reset   new_goal, begin, observation
 /// step    physics, reward, cost of the objects, end_step, goal_met; if it is: new_goal; observation
 /// ```
-/// Rules must forget the last episode when the next one starts, and must draw random numbers from the stage only.
+/// Rules must not keep state from one episode to the next, and must draw random numbers from the stage only.
 /// They are called in every step, so they must not allocate.
 pub trait Rules: std::fmt::Debug + Send {
     /// Chooses the next goal: at the start of an episode and whenever a goal was met. Returns `false` if there is no
@@ -27,6 +27,12 @@ pub trait Rules: std::fmt::Debug + Send {
 
     /// Ends a step, after its reward and cost and before the next goal is chosen. Default: does nothing.
     fn end_step(&mut self, _stage: &mut Stage) {}
+
+    /// The distance that has to become small to meet the goal, in metres, for viewers. Default: `None`, the task has no
+    /// goal.
+    fn goal_distance(&self, _stage: &Stage) -> Option<f64> {
+        None
+    }
 
     /// Whether the goal is met in the present state. Default: never.
     fn goal_met(&self, _stage: &Stage) -> bool {

@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 use epo_mujoco::{BodyId, Error, GeomId, Sim};
 
 use super::NavigationTask;
-use super::layout::{Crowded, Layout, Spot, distance};
+use super::layout::{Layout, LayoutError, Spot, distance};
 use super::mjcf::mjcf;
 use super::objects::{Carrier, Motion, Pose};
 use super::scene::GroupId;
@@ -130,6 +130,11 @@ impl Stage {
         self.bodies.len()
     }
 
+    /// The body of the robot.
+    pub(crate) fn robot_body(&self) -> BodyId {
+        self.bodies[0]
+    }
+
     /// Number of bodies that sleep.
     #[cfg(test)]
     pub(crate) fn n_asleep(&self) -> usize {
@@ -143,7 +148,7 @@ impl Stage {
     }
 
     /// Draws a layout from a freshly seeded generator and places everything there, at rest.
-    pub(crate) fn reset(&mut self, seed: u32) -> Result<(), Crowded> {
+    pub(crate) fn reset(&mut self, seed: u32) -> Result<(), LayoutError> {
         self.sim.set_sleep(false); // fixed bodies can only be placed while sleep is off
         self.rng = RandomState::new(seed);
         self.layout.sample(&mut self.rng)?;
@@ -223,6 +228,17 @@ impl Stage {
     /// Whether the lidar sees the group at the moment.
     pub(crate) fn is_visible(&self, GroupId(group): GroupId) -> bool {
         self.visible[group]
+    }
+
+    /// Poses for a model of the present scene: fixed bodies may have moved since the reset, such as a goal that was met.
+    pub(super) fn model_poses(&self) -> Vec<Pose> {
+        let mut poses = self.poses.clone();
+        for (k, pose) in poses.iter_mut().enumerate().skip(1) {
+            if self.sim.free_joint(self.bodies[k]).is_none() {
+                pose.xy = self.xy(k);
+            }
+        }
+        poses
     }
 
     fn xy(&self, k: usize) -> [f64; 2] {

@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(tail, 279, "draws beyond the last layer");
         assert_eq!(last, -1.2954535350286405);
         assert_eq!(fnv, 0xd162_458c_9a73_046b);
-        assert_eq!(g.uniform(0.0, 1.0), 0.5441631475731341, "as many raw draws were used");
+        assert_eq!(g.uniform(0.0, 1.0), 0.5441631475731341, "another number of raw draws was used");
     }
 }

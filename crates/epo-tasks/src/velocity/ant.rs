@@ -14,9 +14,9 @@ use super::model::{
     Angle, Body, FLOOR_RGBA, Geom, Joint, JointKind, Medium, Model, SKIN, Shape, Skin, Solver, geom, joint,
     motors,
 };
-use super::{Place, Robot, VelocityNoise};
+use super::{SpeedPoint, VelocityNoise, VelocityRobot};
 
-pub(super) const ROBOT: Robot = Robot {
+pub(super) const ROBOT: VelocityRobot = VelocityRobot {
     name: "Ant",
     model,
     total_mass: None,
@@ -26,7 +26,7 @@ pub(super) const ROBOT: Robot = Robot {
     act_bound: 1.0,
     reset_noise: 0.1,
     velocity_noise: VelocityNoise::Normal,
-    place: Place::Torso,
+    place: SpeedPoint::Torso,
     forward_weight: 1.0,
     alive: 1.0,
     control_weight: 0.5,

@@ -12,9 +12,9 @@ use super::model::{
     Angle, Body, FLOOR_RGBA, Joint, JointKind, Medium, Model, Motor, SKIN, Shape, Skin, Solver, geom, joint,
     planar_root,
 };
-use super::{Place, Robot, VelocityNoise};
+use super::{SpeedPoint, VelocityNoise, VelocityRobot};
 
-pub(super) const ROBOT: Robot = Robot {
+pub(super) const ROBOT: VelocityRobot = VelocityRobot {
     name: "HalfCheetah",
     model,
     total_mass: Some(14.0),
@@ -24,7 +24,7 @@ pub(super) const ROBOT: Robot = Robot {
     act_bound: 1.0,
     reset_noise: 0.1,
     velocity_noise: VelocityNoise::Normal,
-    place: Place::Sliders,
+    place: SpeedPoint::Sliders,
     forward_weight: 1.0,
     alive: 0.0,
     control_weight: 0.1,

@@ -15,9 +15,9 @@ use super::model::{
     Angle, Body, FLOOR_RGBA, Geom, Joint, JointKind, Medium, Model, Motor, SKIN, Shape, Skin, Solver, geom,
     joint,
 };
-use super::{Place, Robot, VelocityNoise};
+use super::{SpeedPoint, VelocityNoise, VelocityRobot};
 
-pub(super) const ROBOT: Robot = Robot {
+pub(super) const ROBOT: VelocityRobot = VelocityRobot {
     name: "Humanoid",
     model,
     total_mass: None,
@@ -27,7 +27,7 @@ pub(super) const ROBOT: Robot = Robot {
     act_bound: 0.4,
     reset_noise: 1e-2,
     velocity_noise: VelocityNoise::Uniform,
-    place: Place::MassCentre,
+    place: SpeedPoint::MassCentre,
     forward_weight: 1.25,
     alive: 5.0,
     control_weight: 0.1,

@@ -155,8 +155,8 @@ pub(super) struct Skin {
     /// Two geoms collide if `touches` of one shares a bit with `touched_by` of the other.
     pub(super) touches: u8,
     pub(super) touched_by: u8,
-    /// Half of the published margin. MuJoCo 3 adds the margins of the two geoms of a contact, while 2.3.3 took the larger
-    /// one; all geoms of a walker have the same margin.
+    /// Half of the published margin. MuJoCo 3 adds the margins of the two geoms of a contact, while 2.3.3 took the
+    /// larger one. All geoms of a walker have the same margin.
     pub(super) margin: f64,
     /// (solref, solimp) of contacts; `None` takes MuJoCo's default.
     pub(super) contact: Option<([f64; 2], [f64; 3])>,
@@ -194,6 +194,14 @@ pub(super) struct Motor {
 /// One motor of the same gear and bound on each of the joints.
 pub(super) fn motors(gear: f64, bound: f64, joints: &[&str]) -> Vec<Motor> {
     joints.iter().map(|joint| Motor { joint: (*joint).to_owned(), gear, bound }).collect()
+}
+
+impl Body {
+    /// Multiplies the density of every geom of this body and of its parts.
+    pub(super) fn scale_density(&mut self, factor: f64) {
+        self.geoms.iter_mut().for_each(|geom| geom.skin.density *= factor);
+        self.parts.iter_mut().for_each(|part| part.scale_density(factor));
+    }
 }
 
 impl Model {

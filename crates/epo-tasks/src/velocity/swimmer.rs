@@ -11,9 +11,9 @@ use epo_mujoco::Sim;
 use super::model::{
     Angle, Body, FLOOR_RGBA, Joint, JointKind, Medium, Model, SKIN, Shape, Skin, Solver, geom, joint, motors,
 };
-use super::{Place, Robot, VelocityNoise};
+use super::{SpeedPoint, VelocityNoise, VelocityRobot};
 
-pub(super) const ROBOT: Robot = Robot {
+pub(super) const ROBOT: VelocityRobot = VelocityRobot {
     name: "Swimmer",
     model,
     total_mass: None,
@@ -23,7 +23,7 @@ pub(super) const ROBOT: Robot = Robot {
     act_bound: 1.0,
     reset_noise: 0.1,
     velocity_noise: VelocityNoise::Uniform,
-    place: Place::Sliders,
+    place: SpeedPoint::Sliders,
     forward_weight: 1.0,
     alive: 0.0,
     control_weight: 1e-4,

@@ -13,9 +13,9 @@ use super::model::{
     Angle, Body, FLOOR_RGBA, Joint, JointKind, Medium, Model, SKIN, Shape, Skin, Solver, geom, joint, motors,
     planar_root,
 };
-use super::{Place, Robot, VelocityNoise};
+use super::{SpeedPoint, VelocityNoise, VelocityRobot};
 
-pub(super) const ROBOT: Robot = Robot {
+pub(super) const ROBOT: VelocityRobot = VelocityRobot {
     name: "Walker2d",
     model,
     total_mass: None,
@@ -25,7 +25,7 @@ pub(super) const ROBOT: Robot = Robot {
     act_bound: 1.0,
     reset_noise: 5e-3,
     velocity_noise: VelocityNoise::Uniform,
-    place: Place::Sliders,
+    place: SpeedPoint::Sliders,
     forward_weight: 1.0,
     alive: 1.0,
     control_weight: 1e-3,

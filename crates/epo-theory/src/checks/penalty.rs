@@ -43,8 +43,8 @@ pub(super) fn properties1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<V
             gradient.see((g - (at(1e-5) - at(-1e-5)) / 2e-5).abs(), || cmdp.name().to_owned());
         }
         let norm = dot(&grad, &grad).sqrt();
-        // triples (F, sign of the change of the penalty, sign of the change of the slope); the limit d is chosen so
-        // that J_C − d = F
+        // A triple is F, the sign of the change of the penalty, and the sign of the change of the slope. The limit d is
+        // chosen so that J_C − d = F.
         let (a, b) = (rng.uniform(), rng.uniform());
         let (low, high) = (a.min(b), a.max(b));
         let u = rng.uniform();
@@ -81,8 +81,8 @@ fn total_penalty(cmdp: &Cmdp, e: &Evaluation, alpha: f64) -> f64 {
     e.excess(cmdp).iter().map(|&f| hinge(alpha, f)).sum()
 }
 
-/// Checks Lemma 1 for decreasing μ and α = 0, ½, 1: the lower and upper bound of P, and the monotonicity of P, F_R
-/// and F_C.
+/// Checks Lemma 1 for decreasing μ and α = 0, ½, 1. It consists of the lower and upper bound of P and the monotonicity
+/// of P, F_R and F_C.
 pub(super) fn lemma1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Check>, SolveError> {
     const M: [f64; 8] = [100.0, 10.0, 3.0, 1.3, 0.8, 0.4, 0.1, 0.01]; // values of μ‖λ*‖∞
     let tally = |name, text| Tally::new(name, 1e-8, text);

@@ -1,0 +1,243 @@
+"""Environments of the published tasks, with the interface of Safety-Gymnasium."""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+from typing import Any
+
+import numpy as np
+
+from . import _epo, _spaces
+from ._epo import EpoError
+
+_Base: Any = object if _spaces.gymnasium is None else _spaces.gymnasium.Env
+
+
+def tasks() -> list[dict[str, Any]]:
+    """Returns one dictionary per task: id, sizes, time limit, and what is rewarded and what costs.
+
+    >>> import epo
+    >>> len(epo.tasks()), epo.tasks()[0]["id"]
+    (38, 'SafetyPointGoal0-v0')
+    """
+    return _epo.tasks()
+
+
+def algos() -> list[dict[str, Any]]:
+    """Returns one dictionary per algorithm: name, summary, and its parameters with their defaults.
+
+    >>> import epo
+    >>> "ppo-lag" in [algo["name"] for algo in epo.algos()]
+    True
+    """
+    return [{**algo, "params": json.loads(algo["params"])} for algo in _epo.algos()]
+
+
+def model(task: str, *, seed: int = 0) -> str:
+    """Returns the model of a task as MJCF, with the bodies where the episode with this seed begins.
+
+    >>> import epo
+    >>> epo.model("SafetyPointGoal1-v0").startswith("<mujoco>")
+    True
+    """
+    env = _epo.Env(task, "published")
+    env.reset(seed_of(seed))
+    return env.mjcf()
+
+
+def make(
+    id: str,
+    *,
+    physics: str = "published",
+    render_mode: str | None = None,
+    width: int = 256,
+    height: int = 256,
+    camera_name: str | None = None,
+) -> SafetyEnv:
+    """Returns an environment whose ``step`` returns six values, as in Safety-Gymnasium.
+
+    ``id`` is a task id; :func:`tasks` lists all. ``physics`` is ``"published"`` (all bodies in every step) or ``"fast"``
+    (bodies at rest sleep). Rendering needs the package ``mujoco``; see :meth:`SafetyEnv.render`.
+    """
+    return SafetyEnv(
+        id, physics=physics, render_mode=render_mode, width=width, height=height, camera_name=camera_name
+    )
+
+
+def seed_of(seed: Any) -> int:
+    """Returns a seed as an int, or raises ``ValueError``."""
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise ValueError(f"a seed is a whole number, not {seed!r}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"a seed is from 0 to 2**64 - 1, not {seed}")
+    return int(seed)
+
+
+class Seeds:
+    """The seeds of the episodes of one environment.
+
+    The first episode after ``reset(seed=s)`` has the seed ``s`` itself. Episode ``k`` after it has a seed that depends
+    only on ``s`` and ``k``.
+    """
+
+    def __init__(self) -> None:
+        self.root: int | None = None
+        self.episode = 0
+
+    def next(self, seed: Any = None) -> int:
+        """Returns the seed of the next episode."""
+        if seed is not None:
+            self.root, self.episode = seed_of(seed), 0
+        elif self.root is None:
+            self.root, self.episode = secrets.randbits(32), 0
+        else:
+            self.episode += 1
+        return self.root if self.episode == 0 else _epo.episode_seed(self.root, 0, self.episode)
+
+
+class SafetyEnv(_Base):
+    """An environment of a published task. ``step`` returns observation, reward, cost, terminated, truncated, info.
+
+    The same id, seed and actions give the observations, rewards and costs of Safety-Gymnasium 1.0.0 on MuJoCo 3.17.0.
+    Environments can be pickled and copied; the copy continues the episode.
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+    _action_dtype: Any = np.float64
+
+    def __init__(
+        self,
+        task: str,
+        *,
+        physics: str = "published",
+        render_mode: str | None = None,
+        width: int = 256,
+        height: int = 256,
+        camera_name: str | None = None,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode is 'human', 'rgb_array' or None, not {render_mode!r}")
+        self._kwargs = {
+            "task": task,
+            "physics": physics,
+            "render_mode": render_mode,
+            "width": width,
+            "height": height,
+            "camera_name": camera_name,
+        }
+        self._native: Any = _epo.Env(task, physics)
+        self._names: list[str] = self._native.cost_names
+        low, high = self._native.bounds
+        self._n_actions = len(low)
+        self.render_mode = render_mode
+        self.observation_space = _spaces.observation_box(self._native.obs_len)
+        self.action_space = _spaces.box(low, high, self._action_dtype)
+        self._seeds = Seeds()
+        self._renderer: Any = None
+
+    @property
+    def task_id(self) -> str:
+        """Id of the task."""
+        return self._kwargs["task"]
+
+    @property
+    def max_steps(self) -> int:
+        """Number of steps after which an episode is truncated."""
+        return self._open().max_steps
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Starts an episode and returns its first observation and an empty dictionary.
+
+        Without a seed, the next episode of the last seed starts; without any seed before, a random one.
+        """
+        native = self._open()
+        if _spaces.gymnasium is not None:
+            super().reset(seed=None if seed is None else seed_of(seed))
+        obs = native.reset(self._seeds.next(seed))
+        self._new_episode()
+        return obs, {}
+
+    def step(self, action: Any) -> tuple:
+        """Performs an action and returns observation, reward, cost, terminated, truncated and info.
+
+        ``info`` has every part of the cost (such as ``cost_hazards``), ``cost_sum``, and ``goal_met`` in a step that
+        meets the goal. Actions outside the bounds are clipped.
+        """
+        return self._step(action)
+
+    def _step(self, action: Any) -> tuple:
+        native = self._open()
+        action = np.ascontiguousarray(action, dtype=np.float64)
+        if action.shape != (self._n_actions,):
+            raise ValueError(f"an action has the shape ({self._n_actions},), not {action.shape}")
+        obs, reward, cost, terminated, truncated = native.step(action)
+        info: dict[str, Any] = dict(zip(self._names, native.cost_terms()))
+        if not info["cost_exception"]:
+            del info["cost_exception"]  # only a simulation that diverged has it
+        info["cost_sum"] = cost
+        if native.goal_met:
+            info["goal_met"] = True
+        if self.render_mode == "human":
+            self.render()
+        return obs, reward, cost, terminated, truncated, info
+
+    def model(self) -> str:
+        """Returns the model of the present episode as MJCF."""
+        return self._open().mjcf()
+
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the generalised positions and velocities of the simulator."""
+        return self._open().state()
+
+    def render(self) -> np.ndarray | None:
+        """Returns a picture as an array ``(height, width, 3)`` of bytes, or shows it (``render_mode="human"``)."""
+        if self.render_mode is None:
+            raise EpoError("this environment has no render_mode; make it with render_mode='rgb_array'")
+        if self._renderer is None:
+            from ._render import Renderer
+
+            self._renderer = Renderer(self._kwargs["width"], self._kwargs["height"], self._kwargs["camera_name"])
+        return self._renderer.draw(self._open(), self.render_mode)
+
+    def close(self) -> None:
+        """Frees the simulator. Every later call except ``close`` raises :class:`EpoError`."""
+        if self._renderer is not None:
+            self._renderer.close()
+        self._renderer = self._native = None
+
+    def _open(self) -> Any:
+        if self._native is None:
+            raise EpoError("the environment is closed; make a new one")
+        return self._native
+
+    def _new_episode(self) -> None:
+        if self._renderer is not None:
+            self._renderer.new_episode()
+        if self.render_mode == "human":
+            self.render()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_renderer"] = None
+        state["_native"] = None if self._native is None else (self._native.episode(),)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._seeds = copy.copy(self._seeds)  # a shallow copy has its own episodes
+        if state["_native"] is None:
+            return
+        (episode,) = state["_native"]
+        self._native = _epo.Env(self._kwargs["task"], self._kwargs["physics"])
+        if episode is not None:
+            seed, actions = episode
+            self._native.reset(seed)
+            for action in actions:
+                self._native.step(action)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}<{self.task_id}>>"
+
+    __repr__ = __str__

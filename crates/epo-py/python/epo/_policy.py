@@ -1,0 +1,93 @@
+"""Trained policies."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from . import _epo, _spaces
+
+
+def load(run: Any) -> Policy:
+    """Returns the policy of a run: a :class:`Run`, or the path of a run folder. The newest intact checkpoint is used.
+
+    Nothing that is loaded can execute code.
+    """
+    return Policy(run)
+
+
+class Policy:
+    """A trained policy with its critics and its normaliser of observations, without an environment."""
+
+    def __init__(self, run: Any) -> None:
+        self.dir = os.fspath(getattr(run, "dir", run))
+        self._native = _epo.Policy(self.dir)
+        low, high = self._native.bounds
+        self._discrete = self._native.n_actions
+        self.observation_space = _spaces.observation_box(self._native.obs_len)
+        self.action_space = _spaces.box(low, high, np.float64)
+
+    @property
+    def task(self) -> str:
+        """Id of the task."""
+        return self._native.task
+
+    @property
+    def hash(self) -> str:
+        """Hash of the checkpoint."""
+        return self._native.hash
+
+    @property
+    def notes(self) -> list[str]:
+        """One line about each damaged checkpoint that was passed over."""
+        return self._native.notes
+
+    @property
+    def algorithm_state(self) -> Any:
+        """State of the algorithm besides its networks: for EPO, its penalty parameter μ."""
+        return json.loads(self._native.algorithm_state)
+
+    def _rows(self, obs: Any) -> tuple[np.ndarray, bool]:
+        rows = np.ascontiguousarray(obs, dtype=np.float64)
+        if rows.ndim not in (1, 2) or rows.shape[-1] != self._native.obs_len:
+            n = self._native.obs_len
+            raise ValueError(f"observations have the shape ({n},) or (rows, {n}), not {rows.shape}")
+        return np.atleast_2d(rows), rows.ndim == 1
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Returns the action for one observation, or one row per observation, within the bounds of the environment.
+
+        ``deterministic=True`` gives the mean action (or the most probable one), ``False`` a sample. Discrete actions
+        are integers.
+        """
+        rows, single = self._rows(obs)
+        actions = self._native.predict(rows, deterministic)
+        if self._discrete is not None:
+            actions = actions[:, 0].astype(np.int64)
+        return actions[0] if single else actions
+
+    __call__ = predict
+
+    def values(self, obs: Any) -> dict[str, Any]:
+        """Returns what the critics estimate for one or many observations, by name.
+
+        ``reward`` is the discounted return, ``cost`` the discounted cost. EPO's Penalty Metric Network adds
+        ``cost_far``, its second cost critic; the released variant adds ``cost_variance``.
+        """
+        rows, single = self._rows(obs)
+        values = self._native.values(rows)
+        return {name: float(v[0]) for name, v in values.items()} if single else values
+
+    def seed(self, seed: int) -> None:
+        """Begins the random numbers of sampled actions anew."""
+        self._native.seed(seed)
+
+    def export_onnx(self, path: Any, *, deterministic: bool = True) -> None:
+        """Writes one ONNX graph with normaliser, network, action and bounds. The command is ``epo export``."""
+        self._native.export_onnx(os.fspath(path), deterministic)
+
+    def __repr__(self) -> str:
+        return f"<Policy on {self.task}, checkpoint {self.hash[:12]}>"

@@ -1,0 +1,139 @@
+"""Pictures of environments, drawn by the package ``mujoco`` from the exported model."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from ._epo import EpoError
+
+_HELP = (
+    "without a screen, set MUJOCO_GL=egl (a graphics driver) or MUJOCO_GL=osmesa (software; Debian: "
+    "apt-get install libosmesa6) before Python starts"
+)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # errors of PyOpenGL cannot always be printed
+        return type(error).__name__
+
+
+def _mujoco() -> Any:
+    if "mujoco" not in sys.modules and "MUJOCO_GL" not in os.environ and not os.environ.get("DISPLAY"):
+        # no screen, which the default of mujoco would need: a graphics device draws, otherwise software
+        has_device = any(os.path.exists(path) for path in ("/dev/dri", "/dev/nvidia0"))
+        software = ctypes.util.find_library("OSMesa")
+        os.environ["MUJOCO_GL"] = "osmesa" if software and not has_device else "egl"
+    try:
+        import mujoco
+    except ImportError as error:
+        raise EpoError(f"rendering needs the package mujoco: pip install mujoco ({_reason(error)})") from None
+    except Exception as error:
+        raise EpoError(f"mujoco cannot draw here ({_reason(error)}); {_HELP}") from error
+    return mujoco
+
+
+#: Why a first picture could not be drawn. MuJoCo ends the process if it is asked again.
+_failed: str | None = None
+
+
+class Renderer:
+    """Draws one environment. The model is compiled once per episode; then only poses are copied."""
+
+    def __init__(self, width: int, height: int, camera_name: str | None) -> None:
+        if camera_name not in (None, "fixedfar", "track"):
+            raise ValueError(f"camera_name is 'fixedfar' or 'track', not {camera_name!r}")
+        self.size, self.camera_name = (width, height), camera_name
+        self.mujoco = _mujoco()
+        self.model: Any = None
+        self.renderer: Any = None
+        self.window: Any = None
+
+    def new_episode(self) -> None:
+        """Forgets the model: bodies stand elsewhere now."""
+        if self.renderer is not None:
+            self.renderer.close()
+        if self.window is not None:
+            self.window.close()
+        self.model = self.renderer = self.window = None
+
+    def _compile(self, env: Any) -> None:
+        mujoco = self.mujoco
+        self.model = mujoco.MjModel.from_xml_string(env.mjcf())
+        width, height = self.size
+        self.model.vis.global_.offwidth = max(width, self.model.vis.global_.offwidth)
+        self.model.vis.global_.offheight = max(height, self.model.vis.global_.offheight)
+        self.model.vis.headlight.ambient[:], self.model.vis.headlight.diffuse[:] = 0.2, 0.5  # the models have no lamps
+        self.data = mujoco.MjData(self.model)
+        parents, joints = self.model.body_parentid, self.model.body_jntnum
+        mocap = self.model.body_mocapid
+        self.fixed = [b for b in range(1, self.model.nbody) if parents[b] == 0 and joints[b] == 0 and mocap[b] < 0]
+        self.mocap = [(b, mocap[b]) for b in range(self.model.nbody) if mocap[b] >= 0]
+        self.camera = mujoco.MjvCamera()
+        mujoco.mjv_defaultFreeCamera(self.model, self.camera)
+        # navigation tasks have a body `agent`; velocity tasks move along x, so the camera follows their torso
+        self.agent = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_BODY, "agent")
+        self.is_arena = self.agent >= 0
+        self.agent = max(self.agent, 1)
+
+    def _copy(self, env: Any) -> None:
+        mujoco, model, data = self.mujoco, self.model, self.data
+        data.qpos[:], data.qvel[:] = env.state()
+        positions, orientations = env.body_poses()
+        for body in self.fixed:
+            model.body_pos[body], model.body_quat[body] = positions[body], orientations[body]
+        for body, index in self.mocap:
+            data.mocap_pos[index], data.mocap_quat[index] = positions[body], orientations[body]
+        mujoco.mj_forward(model, data)
+        follows = self.camera_name == "track" or (self.camera_name is None and not self.is_arena)
+        if follows:
+            self.camera.lookat[:] = data.xpos[self.agent]
+            self.camera.distance, self.camera.elevation = (3.0, -30.0) if self.is_arena else (4.0, -15.0)
+        else:
+            self.camera.lookat[:] = (0.0, 0.0, 0.0)
+            self.camera.distance, self.camera.elevation = 5.5, -65.0
+        self.camera.azimuth = 90.0
+
+    def draw(self, env: Any, mode: str) -> np.ndarray | None:
+        """Returns a picture (``rgb_array``), or shows it in a window (``human``)."""
+        if self.model is None:
+            self._compile(env)
+        self._copy(env)
+        if mode == "human":
+            self._show()
+            return None
+        if self.renderer is None:
+            global _failed
+            if _failed is not None:
+                raise EpoError(_failed)
+            try:
+                width, height = self.size
+                self.renderer = self.mujoco.Renderer(self.model, height, width)
+            except Exception as error:
+                _failed = f"mujoco cannot draw here ({_reason(error)}); {_HELP}"
+                raise EpoError(_failed) from error
+        self.renderer.update_scene(self.data, self.camera)
+        return self.renderer.render().copy()
+
+    def _show(self) -> None:
+        if self.window is None:
+            # asked without a screen, the viewer ends the process
+            if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+                raise EpoError("a window cannot be opened without a screen; use render_mode='rgb_array'")
+            try:
+                from mujoco import viewer
+
+                self.window = viewer.launch_passive(self.model, self.data)
+            except Exception as error:
+                raise EpoError(f"a window cannot be opened ({_reason(error)}); use render_mode='rgb_array'") from error
+        self.window.sync()
+
+    def close(self) -> None:
+        """Frees the renderer and closes the window."""
+        self.new_episode()

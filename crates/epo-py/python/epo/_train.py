@@ -1,0 +1,458 @@
+"""Training, resuming and evaluating runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterable
+
+import numpy as np
+
+from . import _epo
+from ._adapter import Adapter, need_gymnasium
+from ._env import seed_of
+from ._epo import ConfigError, EpoError
+from ._policy import Policy
+from ._workers import Pool, WorkerDied
+
+__all__ = ["Run", "WorkerDied", "check_env", "evaluate", "resume", "sweep", "train"]
+
+Callback = Callable[[dict], Any]
+
+
+def train(
+    task: Any = None,
+    *,
+    algo: str | None = None,
+    steps: float | None = None,
+    seed: int | None = None,
+    limit: float | None = None,
+    envs: int | None = None,
+    threads: int | None = None,
+    physics: str | None = None,
+    config: Any = None,
+    settings: dict[str, Any] | None = None,
+    runs: Any = "runs",
+    name: str | None = None,
+    callback: Callback | Iterable[Callback] | None = None,
+    progress: bool | None = None,
+    cost_fn: Callable[..., float] | None = None,
+    max_steps: int | None = None,
+    workers: int | None = None,
+    check: bool = True,
+    id: str | None = None,
+    **more: Any,
+) -> Run:
+    """Trains an algorithm and returns the run. The run folder, its bytes and its hash are those of ``epo train``.
+
+    Parameters
+    ----------
+    task
+        Id of a published task, or a function without arguments that returns a Gymnasium environment.
+        Default: ``SafetyPointGoal1-v0``.
+    algo
+        Name of the algorithm; :func:`epo.algos` lists all. Default: ``epo``.
+    steps
+        Number of environment steps, over all environments. Default: ten million.
+    seed
+        Root seed of all random streams. Default: 0.
+    limit
+        Limit on the mean episode cost. Default: 25.
+    envs
+        Number of environments that are stepped side by side; it changes the results. Default: 32.
+    threads
+        Number of threads; it does not change the results. Default: one per core.
+    physics
+        ``"published"`` or ``"fast"``. Default: ``"published"``.
+    config
+        Path of a TOML file with settings.
+    settings
+        Further settings by their dotted keys, such as ``{"train.gamma": 0.995}``.
+    runs, name
+        Folder in which the run folder is made, and its name. Default: ``runs``, and a name from seed and time.
+    callback
+        Function, or list of functions, called with the row of ``progress.csv`` after each epoch, as a dictionary. A
+        function that returns ``False`` stops the run; an exception stops the run and is raised. The run is saved first.
+    progress
+        Show the progress on stderr. Default: in a terminal and in a notebook.
+    cost_fn
+        For environments of your own: ``cost_fn(obs, action, next_obs, info)`` returns the cost of a step. Default:
+        ``info["cost"]``.
+    max_steps
+        For environments of your own: time limit of an episode. Default: that of the environment, otherwise 1000.
+    workers
+        For environments of your own: number of worker processes; 0 steps the environments in this process. Default:
+        one per thread.
+    check
+        For environments of your own: play a few episodes first and refuse an environment that breaks a rule.
+    id
+        For environments of your own: name of the environment in the run folder. Default: its Gymnasium id or class.
+    more
+        Every other setting by its name, such as ``gamma=0.995`` or ``hidden=[64, 64]``. ``epo train --print-config``
+        lists all.
+
+    Ctrl-C finishes the epoch, saves the run and raises ``KeyboardInterrupt``; :func:`resume` continues it.
+    """
+    named = {
+        "run.algo": algo,
+        "run.steps": steps,
+        "run.seed": seed,
+        "run.limit": limit,
+        "run.physics": physics,
+        "train.envs": envs,
+        "train.threads": threads,
+    }
+    chosen = {key: value for key, value in named.items() if value is not None}
+    chosen.update(settings or {})
+    chosen.update(more)
+    file = None if config is None else Path(config).read_text(encoding="utf-8")
+    job: dict[str, Any] = {"file": file, "runs": os.fspath(runs), "name": name}
+    job.update(resume=None, steps=None, threads=None)
+    own = None
+    if callable(task):
+        own = _Own(task, cost_fn, max_steps, id, workers, threads, check)
+        chosen["run.task"] = own.id
+    elif task is not None:
+        if not isinstance(task, str):
+            raise ConfigError(f"task is an id or a function that makes an environment, not {type(task).__name__}")
+        chosen["run.task"] = task
+    if own is None and (cost_fn is not None or max_steps is not None or workers is not None):
+        raise ConfigError("cost_fn, max_steps and workers are for environments of your own: pass a function as task")
+    job["settings"] = [(key, _text(key, value)) for key, value in chosen.items()]
+    job["algo"] = str(chosen.get("run.algo", chosen.get("algo", "epo")))
+    return _run(job, own, callback, progress)
+
+
+def resume(
+    run: Any,
+    *,
+    steps: float | None = None,
+    threads: int | None = None,
+    env: Callable[[], Any] | None = None,
+    callback: Callback | Iterable[Callback] | None = None,
+    progress: bool | None = None,
+    cost_fn: Callable[..., float] | None = None,
+    max_steps: int | None = None,
+    workers: int | None = None,
+) -> Run:
+    """Continues a run (a :class:`Run` or its folder) from its last checkpoint to its end, and returns it.
+
+    ``steps`` changes the length of the run. A run on an environment of your own needs ``env``, the function that makes
+    it, and the same ``cost_fn`` and ``max_steps`` as before.
+    """
+    folder = os.fspath(getattr(run, "dir", run))
+    job: dict[str, Any] = {"file": None, "settings": [], "algo": "epo", "runs": "", "name": None, "resume": folder}
+    job["threads"] = threads
+    job["steps"] = None if steps is None else _whole("steps", steps)
+    own = None
+    if env is not None:
+        own = _Own(env, cost_fn, max_steps, None, workers, threads, False)
+    return _run(job, own, callback, progress)
+
+
+def evaluate(
+    run: Any,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    stochastic: bool = False,
+    physics: str = "published",
+    threads: int = 0,
+    env: Callable[[], Any] | None = None,
+    cost_fn: Callable[..., float] | None = None,
+    max_steps: int | None = None,
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Plays episodes with the policy of a run, adds the result to its ``eval.json``, and returns the report.
+
+    The report is that of ``epo eval --json``. ``stochastic=True`` puts the policy with sampled actions first.
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes is at least 1, not {episodes}")
+    own = None if env is None else _Own(env, cost_fn, max_steps, None, workers, threads or None, False)
+    try:
+        report = _epo.evaluate(
+            os.fspath(getattr(run, "dir", run)),
+            episodes=episodes,
+            seed=seed_of(seed),
+            stochastic=stochastic,
+            physics=physics,
+            threads=threads,
+            make_env=None if own is None else own.make,
+        )
+    finally:
+        if own is not None:
+            own.close()
+    return json.loads(report)
+
+
+def check_env(
+    env: Callable[[], Any], *, cost_fn: Callable[..., float] | None = None, max_steps: int | None = None
+) -> list[str]:
+    """Plays a few episodes of an environment of your own and returns one sentence per rule that it breaks.
+
+    The rules: an episode depends only on its seed and its actions, every number is finite, no cost is negative.
+    """
+    return _epo.check(lambda: Adapter(env, cost_fn, max_steps))
+
+
+def sweep(file: Any, *, out: Any = None, jobs: int | None = None) -> dict[str, Any]:
+    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``."""
+    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet"]
+    command += [] if out is None else ["--out", os.fspath(out)]
+    command += [] if jobs is None else ["--jobs", str(jobs)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not done.stdout.strip():
+        text = done.stderr.strip().removeprefix("error: ")
+        raise (ConfigError if done.returncode == 2 else EpoError)(text)
+    return json.loads(done.stdout)
+
+
+class Run:
+    """A run folder: its configuration, its record, its policy."""
+
+    def __init__(self, dir: Any, *, hash: str | None = None) -> None:
+        self.dir = Path(dir)
+        self.config: dict[str, dict[str, Any]] = json.loads(_epo.read_config(os.fspath(self.dir)))
+        self._hash = hash
+
+    @property
+    def task(self) -> str:
+        """Id of the task."""
+        return self.config["run"]["task"]
+
+    @property
+    def limit(self) -> float:
+        """Limit on the mean episode cost."""
+        return self.config["run"]["limit"]
+
+    @property
+    def hash(self) -> str:
+        """Hash of the newest intact checkpoint: equal for equal runs."""
+        return self._hash or self.policy().hash
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has made all its steps."""
+        steps = _columns(self.dir / "progress.csv").get("TotalEnvSteps", [])
+        return len(steps) > 0 and steps[-1] >= self.config["run"]["steps"]
+
+    @property
+    def progress(self) -> Any:
+        """``progress.csv``, one row per epoch: a data frame of pandas or polars if installed, otherwise arrays by name."""
+        return _frame(self.dir / "progress.csv")
+
+    @property
+    def episodes(self) -> Any:
+        """``episodes.csv``, one row per finished episode, in the same form as :attr:`progress`."""
+        return _frame(self.dir / "episodes.csv")
+
+    @property
+    def evaluation(self) -> dict[str, Any] | None:
+        """The report of the last evaluation, or ``None``."""
+        path = self.dir / "eval.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def policy(self) -> Policy:
+        """Returns the trained policy."""
+        return Policy(self.dir)
+
+    def evaluate(self, **kwargs: Any) -> dict[str, Any]:
+        """Evaluates the policy; see :func:`epo.evaluate`."""
+        return evaluate(self, **kwargs)
+
+    def resume(self, **kwargs: Any) -> Run:
+        """Continues the run; see :func:`epo.resume`."""
+        return resume(self, **kwargs)
+
+    def export_onnx(self, path: Any, *, deterministic: bool = True) -> None:
+        """Writes the policy as an ONNX file; see :meth:`Policy.export_onnx`."""
+        self.policy().export_onnx(path, deterministic=deterministic)
+
+    def plot(self) -> Any:
+        """Returns a matplotlib figure: episode return and episode cost over environment steps, with the limit."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise EpoError("run.plot() needs matplotlib: pip install matplotlib") from None
+        data = _columns(self.dir / "progress.csv")
+        figure = Figure(figsize=(9, 3.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for axes, key, label in ((left, "Metrics/EpRet", "episode return"), (right, "Metrics/EpCost", "episode cost")):
+            axes.plot(data["TotalEnvSteps"], data[key])
+            axes.set(xlabel="environment steps", ylabel=label)
+        right.axhline(self.limit, color="black", linestyle="--", label="limit")
+        right.legend()
+        figure.suptitle(f"{self.config['run']['algo']} on {self.task}, seed {self.config['run']['seed']}")
+        return figure
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.dir)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.dir}>"
+
+
+class _Own:
+    """An environment of the caller: in this process, or in worker processes."""
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        cost_fn: Any,
+        max_steps: int | None,
+        id: str | None,
+        workers: int | None,
+        threads: int | None,
+        check: bool,
+    ) -> None:
+        need_gymnasium()
+        if workers is None:
+            workers = threads or os.cpu_count() or 1
+            try:
+                import cloudpickle  # noqa: F401
+            except ImportError:
+                workers = 0
+        self._adapter = (make, cost_fn, max_steps, id)
+        self._pool = None
+        try:
+            if workers > 0:
+                self._pool = Pool(self._adapter, workers)
+                self.id = self._pool.description[0]
+            else:
+                first = Adapter(*self._adapter)
+                self.id = first.id
+                first.close()
+            if any(task["id"] == self.id for task in _epo.tasks()):
+                raise ConfigError(f"the id {self.id!r} belongs to a published task: pass another one as id")
+            problems = _epo.check(self.make) if check else []
+            if problems:
+                lines = "\n".join(f"- {problem}" for problem in problems)
+                raise ConfigError(f"the environment {self.id} cannot be trained on (check=False skips this):\n{lines}")
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self) -> Any:
+        """Returns a new environment."""
+        return Adapter(*self._adapter) if self._pool is None else self._pool.make()
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        if self._pool is not None:
+            self._pool.close()
+
+
+def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | None) -> Run:
+    callbacks = [callback] if callable(callback) else list(callback or ())
+    bar = _Progress(_is_interactive() if progress is None else progress)
+    folder: list[str] = []
+
+    def on_start(dir: str, done: int, total: int, notes: list[str]) -> None:
+        folder.append(os.fspath(dir))
+        bar.start(dir, done, total, notes)
+
+    def on_row(row: dict) -> bool:
+        bar.row(row)
+        return all([function(row) is not False for function in callbacks])
+
+    try:
+        make = None if own is None else own.make
+        dir, hash, _ = _epo.train(**job, make_env=make, on_start=on_start, on_row=on_row)
+    except KeyboardInterrupt:
+        if not folder:
+            raise
+        raise KeyboardInterrupt(f"the run is saved; continue with epo.resume({folder[0]!r})") from None
+    finally:
+        bar.end()
+        if own is not None:
+            own.close()
+    return Run(dir, hash=hash)
+
+
+def _text(key: str, value: Any) -> str:
+    """Returns a setting as the command line would take it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, str)):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        quote = lambda x: json.dumps(x) if isinstance(x, str) else _text(key, x)  # noqa: E731
+        return "[" + ", ".join(quote(x) for x in value) + "]"
+    raise ConfigError(f"`{key}` takes a number, a text, true or false, or a list, not {type(value).__name__}")
+
+
+def _whole(key: str, value: Any) -> int:
+    if isinstance(value, bool) or float(value) != int(value) or value < 0:
+        raise ConfigError(f"`{key}` takes a whole number of at least 0, not {value!r}")
+    return int(value)
+
+
+def _columns(path: Path) -> dict[str, np.ndarray]:
+    """Returns the columns of a CSV file of numbers; an empty cell is NaN."""
+    header, *lines = path.read_text().splitlines()
+    rows = [[float(cell) if cell else math.nan for cell in line.split(",")] for line in lines]
+    table = np.array(rows, dtype=float).reshape(len(rows), -1 if rows else header.count(",") + 1)
+    return {name: table[:, i] for i, name in enumerate(header.split(","))}
+
+
+def _frame(path: Path) -> Any:
+    try:
+        import pandas
+
+        return pandas.read_csv(path)
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        return polars.read_csv(path)
+    except ImportError:
+        return _columns(path)
+
+
+def _is_interactive() -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+class _Progress:
+    """One line on stderr that is rewritten after each epoch."""
+
+    def __init__(self, shown: bool) -> None:
+        self.shown, self.total, self.done, self.begun, self.open = shown, 1, 0, time.monotonic(), False
+
+    def start(self, dir: Any, done: int, total: int, notes: list[str]) -> None:
+        self.total, self.done, self.begun = max(total, 1), done, time.monotonic()
+        if self.shown:
+            print(f"run {dir}", *(f"note: {note}" for note in notes), sep="\n", file=sys.stderr)
+
+    def row(self, row: dict) -> None:
+        if not self.shown:
+            return
+        steps = int(row["TotalEnvSteps"])
+        rate = (steps - self.done) / max(time.monotonic() - self.begun, 1e-9)
+        left = (self.total - steps) / max(rate, 1e-9)
+        filled = 24 * steps // self.total
+        number = lambda key: "–" if row[key] is None else f"{row[key]:.2f}"  # noqa: E731
+        line = (
+            f"\r[{'█' * filled}{'·' * (24 - filled)}] {steps:,} of {self.total:,} steps  "
+            f"return {number('Metrics/EpRet')}  cost {number('Metrics/EpCost')}  "
+            f"{rate:,.0f} steps/s  {left:.0f} s left   "
+        )
+        print(line, end="", file=sys.stderr, flush=True)
+        self.open = True
+
+    def end(self) -> None:
+        if self.open:
+            print(file=sys.stderr)

@@ -1,0 +1,269 @@
+//! Training and evaluation, called from Python.
+//!
+//! The work runs on a thread of its own. The thread that called waits without the interpreter lock, runs the callbacks,
+//! and asks Python for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use epo_core::Env;
+use epo_lab::LabError;
+use epo_lab::config::{ConfigError, ResolvedRun, algo_named};
+use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate_finished, evaluate_run};
+use epo_lab::reference::{algo_keys, shared_keys};
+use epo_lab::train::{ResumeOptions, Trainer};
+use epo_lab::{memory, runs, trained};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::python_env::{self, Raised};
+use crate::{env, error};
+
+/// How often the caller asks for signals.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What the work tells its caller. The work waits until the caller has answered.
+enum Event {
+    /// The run folder, steps done, steps in all, and notes about the beginning.
+    Started(PathBuf, u64, u64, Vec<String>),
+    /// One row of the record.
+    Row(Vec<(&'static str, Option<f64>)>),
+}
+
+/// The end of the work that waits for answers of its caller.
+struct Reporter {
+    events: Sender<Event>,
+    answers: Receiver<()>,
+}
+
+impl Reporter {
+    fn tell(&self, event: Event) {
+        if self.events.send(event).is_ok() {
+            let _ = self.answers.recv(); // without a caller there is nothing to wait for
+        }
+    }
+}
+
+/// Runs `work` on its own thread, and `answer` for each of its events with the interpreter lock. An answer of `false` or
+/// an exception sets `stop`.
+fn in_background<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &Arc<AtomicBool>,
+    raised: &Raised,
+    work: impl FnOnce(&Reporter) -> Result<T, LabError> + Send + 'static,
+    mut answer: impl FnMut(Event) -> PyResult<bool>,
+) -> PyResult<T> {
+    let ((events, inbox), (outbox, answers)) = (channel(), channel());
+    let work = move || {
+        let reporter = Reporter { events, answers };
+        catch_unwind(AssertUnwindSafe(|| work(&reporter)))
+    };
+    let thread = std::thread::Builder::new().name("epo-train".to_owned()).spawn(work)?;
+    let inbox = Mutex::new(inbox); // a receiver by itself cannot be used without the interpreter lock
+    let receive = || inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL);
+    let mut exception = None;
+    loop {
+        match py.detach(receive) {
+            Ok(event) => {
+                if exception.is_none() {
+                    match answer(event) {
+                        Ok(true) => {}
+                        Ok(false) => stop.store(true, Relaxed),
+                        Err(e) => exception = Some(e),
+                    }
+                }
+                if exception.is_some() {
+                    stop.store(true, Relaxed); // before the work goes on
+                }
+                let _ = outbox.send(());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if exception.is_none()
+            && let Err(e) = py.check_signals()
+        {
+            exception = Some(e);
+            stop.store(true, Relaxed);
+        }
+    }
+    let ended = py.detach(|| thread.join());
+    if let Some(exception) = exception {
+        return Err(exception);
+    }
+    match ended {
+        Ok(Ok(Ok(done))) => Ok(done),
+        Ok(Ok(Err(LabError::Interrupted(what)))) => {
+            Err(PyKeyboardInterrupt::new_err(format!("{what} was interrupted")))
+        }
+        Ok(Ok(Err(failed))) => {
+            let exception = error::lab(&failed);
+            exception.set_cause(py, python_env::take(raised));
+            Err(exception)
+        }
+        Ok(Err(payload)) | Err(payload) => Err(error::panic(&*payload)),
+    }
+}
+
+/// The assignments of settings, with the table of each name: `gamma=0.9` becomes `train.gamma=0.9`.
+fn assignments(settings: Vec<(String, String)>, algo: &str) -> Result<Vec<String>, ConfigError> {
+    let keys: Vec<String> =
+        shared_keys().into_iter().chain(algo_keys(&algo_named(algo)?)).map(|key| key.key).collect();
+    let full = |name: &str| {
+        let found = keys.iter().find(|key| key.rsplit('.').next() == Some(name));
+        match found {
+            _ if name.contains('.') => name.to_owned(),
+            Some(key) => key.clone(),
+            None => format!("train.{name}"), // refused, with the most similar key
+        }
+    };
+    Ok(settings.into_iter().map(|(name, value)| format!("{}={value}", full(&name))).collect())
+}
+
+/// A function that makes environments.
+type Maker = Box<dyn Fn() -> Result<Box<dyn Env>, LabError>>;
+
+/// A function that makes the environments of a run: those of Python, or those of its task.
+fn maker(
+    make_env: Option<Py<PyAny>>,
+    raised: Raised,
+    task: &str,
+    physics: epo_tasks::Physics,
+) -> Result<Maker, LabError> {
+    Ok(match make_env {
+        Some(make) => Box::new(move || Ok(python_env::make(&make, &raised)?)),
+        None => Box::new(runs::task_maker(task, physics)?),
+    })
+}
+
+/// Where a training begins.
+enum Start {
+    New { run: Box<ResolvedRun>, runs: PathBuf, name: Option<String> },
+    Resume { dir: PathBuf, options: ResumeOptions },
+}
+
+/// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`). Returns the folder, the
+/// hash and whether the run is finished.
+///
+/// `on_start(folder, steps done, steps in all, notes)` is called once. `on_row(row)` is called after each epoch; if it
+/// returns `False`, the run saves and stops.
+#[pyfunction]
+#[pyo3(signature = (*, file, settings, algo, runs, name, resume, steps, threads, make_env, on_start, on_row))]
+#[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
+pub(crate) fn train(
+    py: Python<'_>,
+    file: Option<String>,
+    settings: Vec<(String, String)>,
+    algo: &str,
+    runs: PathBuf,
+    name: Option<String>,
+    resume: Option<PathBuf>,
+    steps: Option<u64>,
+    threads: Option<usize>,
+    make_env: Option<Py<PyAny>>,
+    on_start: Py<PyAny>,
+    on_row: Py<PyAny>,
+) -> PyResult<(PathBuf, String, bool)> {
+    let start = match resume {
+        Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps } },
+        None => {
+            let set = assignments(settings, algo).map_err(|e| error::config(&e))?;
+            let run = ResolvedRun::from_layers(file.as_deref(), &set).map_err(|e| error::config(&e))?;
+            Start::New { run: Box::new(run), runs, name }
+        }
+    };
+    let (stop, raised) = (Arc::new(AtomicBool::new(false)), Raised::default());
+    let (stopping, exceptions) = (stop.clone(), raised.clone());
+    let work = move |reporter: &Reporter| run_job(start, make_env, exceptions, stopping, reporter);
+    in_background(py, &stop, &raised, work, |event| match event {
+        Event::Started(dir, done, total, notes) => {
+            on_start.call1(py, (dir, done, total, notes))?;
+            Ok(true)
+        }
+        Event::Row(row) => {
+            let dict = PyDict::new(py);
+            for (key, value) in row {
+                dict.set_item(key, value)?;
+            }
+            let answer = on_row.call1(py, (dict,))?;
+            Ok(!answer.bind(py).is_exact_instance_of::<pyo3::types::PyBool>() || answer.is_truthy(py)?)
+        }
+    })
+}
+
+fn run_job(
+    start: Start,
+    make_env: Option<Py<PyAny>>,
+    raised: Raised,
+    stop: Arc<AtomicBool>,
+    reporter: &Reporter,
+) -> Result<(PathBuf, String, bool), LabError> {
+    let is_own = make_env.is_some();
+    let make;
+    let (dir, mut trainer) = match start {
+        Start::New { run, runs, name } => {
+            if !is_own {
+                memory::check_task(&run, epo_tasks::task(&run.run.task)?)?;
+            }
+            make = maker(make_env, raised, &run.run.task, run.run.physics)?;
+            let dir = runs::new_folder(&runs, &run, name.as_deref())?;
+            (dir.clone(), Trainer::create(&dir, *run, &*make)?)
+        }
+        Start::Resume { dir, options } => {
+            let run = runs::read_config(&dir)?;
+            make = maker(make_env, raised, &run.run.task, run.run.physics)?;
+            (dir.clone(), Trainer::resume(&dir, options, &*make)?)
+        }
+    };
+    if is_own {
+        trained::write_env_spec(&dir, trainer.spec())?;
+    }
+    let run = trainer.config().clone();
+    let notes = trainer.notes().to_vec();
+    reporter.tell(Event::Started(dir.clone(), trainer.steps(), run.total_steps(), notes));
+    let end = trainer.train(&stop, |row| {
+        reporter.tell(Event::Row(row.iter().map(|(metric, value)| (metric.key, *value)).collect()));
+    })?;
+    if end.finished {
+        let watch = Watch { stop, ..Watch::default() };
+        evaluate_finished(&dir, &run, &*make, &end.hash, &watch)?;
+    }
+    Ok((dir, end.hash, end.finished))
+}
+
+/// Evaluates a run, adds the result to its `eval.json`, and returns the report as JSON.
+#[pyfunction]
+#[pyo3(signature = (dir, *, episodes, seed, stochastic, physics, threads, make_env))]
+#[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
+pub(crate) fn evaluate(
+    py: Python<'_>,
+    dir: PathBuf,
+    episodes: usize,
+    seed: u64,
+    stochastic: bool,
+    physics: &str,
+    threads: usize,
+    make_env: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let physics = env::physics(physics)?;
+    let (stop, raised) = (Arc::new(AtomicBool::new(false)), Raised::default());
+    let (stopping, exceptions) = (stop.clone(), raised.clone());
+    let work = move |_: &Reporter| {
+        let run = runs::read_config(&dir)?;
+        let make = maker(make_env, exceptions, &run.run.task, physics)?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if threads == 0 { cores() } else { threads };
+        let plan = EvalPlan { episodes, seed, threads, physics };
+        let shown = if stochastic { ActionMode::Sampled } else { ActionMode::Mean };
+        let watch = Watch { stop: stopping, ..Watch::default() };
+        let (report, _) = evaluate_run(&dir, &*make, plan, shown, &watch)?;
+        report.write(&dir)?;
+        Ok(serde_json::to_string(&report).unwrap_or_default()) // numbers and texts cannot fail
+    };
+    in_background(py, &stop, &raised, work, |_| Ok(true))
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The tests of the Python package with clients that bring gigabytes (torch): Stable-Baselines3, a training in one file,
+# and OmniSafe 0.5.0 (Python 3.10). The virtual environments are kept in target/python. Called by `./check long`.
+#
+# WHEEL names a wheel to test (default: one is built as in quick.sh).
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+
+skipped() { printf '\n!!! SKIPPED: %s\n\n' "$*" >&2; }
+
+quiet=(--quiet --disable-pip-version-check --no-cache-dir)
+if [ -z "${WHEEL:-}" ]; then
+    crates/epo-py/tests/quick.sh
+    WHEEL=$(ls target/python/wheels/epo-*.whl)
+fi
+
+# name, interpreter, what is installed, the tests
+client() {
+    local venv=$PWD/target/python/$1 python=$2 tests=$4
+    read -ra packages <<<"$3"
+    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || { skipped "$1: no virtual environment"; return; }
+    if [ ! -f "$venv/complete" ]; then
+        "$venv/bin/pip" install "${quiet[@]}" pytest "${packages[@]}" || { skipped "$1 cannot be installed"; return; }
+        touch "$venv/complete"
+    fi
+    "$venv/bin/pip" install "${quiet[@]}" --no-deps --force-reinstall "$WHEEL"
+    read -ra files <<<"$tests"
+    "$venv/bin/python" -m pytest --quiet -p no:cacheprovider -rs "${files[@]}"
+}
+
+here=crates/epo-py/tests/clients
+extras="gymnasium pandas matplotlib pillow mujoco==3.17.0 nbformat nbclient ipykernel"
+client sb3 "${PYTHON:-python3}" "stable-baselines3 $extras" "$here/test_sb3.py $here/test_single_file.py $here/test_notebook.py"
+
+ten=$(command -v python3.10 || ls "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10 2>/dev/null | tail -1 || true)
+if [ -n "$ten" ]; then
+    client omnisafe "$ten" "omnisafe==0.5.0 numpy<2" "$here/test_omnisafe.py"
+else
+    skipped "omnisafe needs Python 3.10, which is not here"
+fi

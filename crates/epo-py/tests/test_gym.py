@@ -1,0 +1,234 @@
+"""Claim: all ids pass Gymnasium's checks, and the native vector environment gives the numbers of single environments."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+
+import epo
+import epo.gym
+import epo.safety_gymnasium as safety_gymnasium
+
+TASKS = [task["id"] for task in epo.tasks()]
+needs_modes = pytest.mark.skipif(epo.gym.AutoresetMode is None, reason="this Gymnasium has no autoreset modes")
+
+
+def test_there_are_38_tasks_and_all_are_registered():
+    assert len(TASKS) == 38
+    for task in TASKS:
+        assert epo.gym.gymnasium_id(task) in gymnasium.registry
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_checker_of_gymnasium_passes(task):
+    from gymnasium.utils.env_checker import check_env
+
+    env = gymnasium.make(f"epo:{epo.gym.gymnasium_id(task)}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is.*infinity.*")
+        warnings.filterwarnings("ignore", message=".*different sources of observation.*")
+        check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_the_cost_is_in_the_info_and_episodes_end():
+    env = gymnasium.make("epo:SafetyPointCircle1Gymnasium-v0")
+    env.reset(seed=0)
+    for t in range(1, 501):
+        obs, reward, terminated, truncated, info = env.step(np.array([1.0, 0.2], np.float32))
+        assert info["cost"] == info["cost_sum"]
+        assert truncated == (t == 500)
+    again = pickle.loads(pickle.dumps(env))
+    assert np.array_equal(again.reset()[0], env.reset()[0])
+
+
+def single(task, seeds, actions):
+    """Episodes of single environments, one after the other without autoreset."""
+    rows = []
+    for i, seed in enumerate(seeds):
+        env = epo.make(task)
+        env.reset(seed=seed)
+        rows.append([env.step(a[i])[:5] for a in actions])
+    return rows
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_vector_gives_the_numbers_of_single_environments(threads):
+    """Kills: rows that are mixed up, seeds that are shared, results that depend on threads."""
+    random = np.random.default_rng(0)
+    actions = random.uniform(-1, 1, (40, 3, 2))
+    env = epo.gym.VecEnv("SafetyPointGoal2-v0", 3, threads=threads)
+    obs, _ = env.reset(seed=10)
+    rows = single("SafetyPointGoal2-v0", [10, 11, 12], actions)
+    for t, action in enumerate(actions):
+        obs, reward, terminated, truncated, infos = env.step(action)
+        for i in range(3):
+            want = rows[i][t]
+            assert np.array_equal(obs[i], want[0])
+            assert (reward[i], infos["cost"][i], terminated[i], truncated[i]) == want[1:]
+
+
+@needs_modes
+def test_next_step_resets_in_the_step_after_the_end():
+    env = gymnasium.make_vec(
+        "epo:SafetyPointCircle1Gymnasium-v0", num_envs=2, vectorization_mode="vector_entry_point", threads=2
+    )
+    assert env.metadata["autoreset_mode"] == epo.gym.AutoresetMode.NEXT_STEP
+    first, _ = env.reset(seed=4)
+    for t in range(500):
+        obs, reward, terminated, truncated, infos = env.step(np.ones((2, 2)))
+        assert truncated.all() == (t == 499)
+    obs, reward, terminated, truncated, infos = env.step(np.ones((2, 2)))
+    assert not truncated.any() and not reward.any() and not infos["cost"].any()
+    one = epo.make("SafetyPointCircle1-v0")
+    one.reset(seed=4)
+    assert np.array_equal(obs[0], one.reset()[0]), "the next episode of the same seed"
+    assert not np.array_equal(obs, first)
+
+
+@needs_modes
+def test_same_step_keeps_the_last_observation():
+    env = gymnasium.make_vec(
+        "epo:SafetyPointCircle1Gymnasium-v0",
+        num_envs=2,
+        vectorization_mode="vector_entry_point",
+        autoreset_mode="same_step",
+    )
+    env.reset(seed=[4, 9])
+    rows = single("SafetyPointCircle1-v0", [4, 9], [np.ones((2, 2))] * 500)
+    for t in range(500):
+        obs, reward, terminated, truncated, infos = env.step(np.ones((2, 2)))
+    assert truncated.all() and infos["_final_obs"].all()
+    for i in range(2):
+        assert np.array_equal(infos["final_obs"][i], rows[i][-1][0])
+        assert infos["final_info"]["cost"][i] == rows[i][-1][2]
+        assert not np.array_equal(obs[i], rows[i][-1][0])
+
+
+@needs_modes
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_the_statistics_have_the_cost(mode):
+    from gymnasium.wrappers.vector import RecordEpisodeStatistics
+
+    env = gymnasium.make_vec(
+        "epo:SafetyPointCircle1Gymnasium-v0",
+        num_envs=2,
+        vectorization_mode="vector_entry_point",
+        autoreset_mode=mode,
+    )
+    env = epo.gym.RecordEpisodeCostVector(RecordEpisodeStatistics(env))
+    env.reset(seed=0)
+    action = np.array([[1.0, 0.1], [0.5, -0.3]])
+    found, sums, returns = [], np.zeros(2), np.zeros(2)
+    for _ in range(1002):
+        _, reward, terminated, truncated, infos = env.step(action)
+        sums += infos["cost"]
+        returns += reward
+        if (terminated | truncated).any():
+            assert infos["_episode"].all()
+            found.append(infos["episode"]["c"].copy())
+            assert np.array_equal(found[-1], sums)
+            assert np.allclose(infos["episode"]["r"], returns, rtol=1e-3)
+            sums, returns = np.zeros(2), np.zeros(2)
+    assert len(found) == 2 and np.sum(found) > 0
+
+
+def test_the_statistics_of_one_environment_have_the_cost():
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    env = gymnasium.make("epo:SafetyPointCircle1Gymnasium-v0")
+    env = epo.gym.RecordEpisodeCost(RecordEpisodeStatistics(env))
+    for _ in range(2):
+        env.reset(seed=0)
+        total, done = 0.0, False
+        while not done:
+            *_, terminated, truncated, info = env.step(np.array([1.0, 0.1], np.float32))
+            total += info["cost"]
+            done = terminated or truncated
+        assert info["episode"]["c"] == total > 0 and "r" in info["episode"]
+
+
+def test_observations_are_copies_unless_asked_otherwise():
+    for copies in (True, False):
+        env = epo.gym.VecEnv("SafetyPointGoal1-v0", 2, copy=copies)
+        first, _ = env.reset(seed=0)
+        before = first.copy()
+        second = env.step(np.ones((2, 2)))[0]
+        assert np.array_equal(first, before) == copies
+        assert (second is first) != copies
+
+
+def test_gymnasium_can_vectorise_the_single_environment():
+    if epo.gym.AutoresetMode is None:
+        pytest.skip("make_vec is new in Gymnasium 1.0")
+    env = gymnasium.make_vec("epo:SafetyPointGoal1Gymnasium-v0", num_envs=2, vectorization_mode="sync")
+    env.reset(seed=0)
+    infos = env.step(env.action_space.sample())[-1]
+    assert "cost" in infos and infos["_cost"].all()
+
+
+@pytest.mark.parametrize(
+    "kwargs, text",
+    [
+        ({"num_envs": 0}, "at least 1"),
+        ({"autoreset_mode": "disabled"}, "next_step"),
+        ({"render_mode": "human"}, "draws no pictures"),
+    ],
+)
+def test_bad_arguments_of_a_vector(kwargs, text):
+    with pytest.raises(ValueError, match=text):
+        epo.gym.VecEnv("SafetyPointGoal1-v0", **{"num_envs": 2, **kwargs})
+
+
+def test_bad_calls_of_a_vector():
+    env = epo.gym.VecEnv("SafetyPointGoal1-v0", 2)
+    with pytest.raises(epo.EpoError, match="call reset first"):
+        env.step(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="2 environments, but 3 seeds"):
+        env.reset(seed=[1, 2, 3])
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="shape"):
+        env.step(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="environment 1: entry 0 of the action is NaN"):
+        env.step(np.array([[0.0, 0.0], [np.nan, 0.0]]))
+    with pytest.raises(epo.EpoError, match="cannot be pickled"):
+        copy.deepcopy(env)
+    env.close()
+    with pytest.raises(epo.EpoError, match="closed"):
+        env.reset()
+
+
+def test_a_script_of_safety_gymnasium_runs_unchanged(monkeypatch):
+    """The script is the example of the package's own documentation."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "safety_gymnasium", safety_gymnasium)
+    script = """
+import safety_gymnasium
+env = safety_gymnasium.make("SafetyPointGoal1-v0")
+obs, info = env.reset(seed=0)
+total = 0.0
+for _ in range(1500):
+    act = env.action_space.sample()
+    obs, reward, cost, terminated, truncated, info = env.step(act)
+    total += cost
+    if terminated or truncated:
+        obs, info = env.reset()
+env.close()
+"""
+    names = {}
+    exec(script, names)
+    env = safety_gymnasium.vector.make("SafetyPointCircle1-v0", num_envs=2)
+    env.reset(seed=0)
+    for _ in range(500):
+        obs, reward, cost, terminated, truncated, info = env.step(env.action_space.sample())
+    assert truncated.all() and info["final_observation"][0].shape == obs[0].shape and cost.shape == (2,)
+    five = safety_gymnasium.wrappers.SafetyGymnasium2Gymnasium(safety_gymnasium.make("SafetyPointGoal1-v0"))
+    five.reset(seed=0)
+    assert len(five.step(five.action_space.sample())) == 5
+    six = safety_gymnasium.wrappers.Gymnasium2SafetyGymnasium(five)
+    six.reset(seed=0)
+    assert len(six.step(six.action_space.sample())) == 6

@@ -1,0 +1,95 @@
+"""Claim: pictures show the episode, and a machine that cannot draw says so."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import epo
+
+# not imported here: without a screen, the package decides how to draw when it is imported
+if importlib.util.find_spec("mujoco") is None:
+    pytest.skip("mujoco is not installed", allow_module_level=True)
+
+
+def picture_of(env):
+    try:
+        return env.render()
+    except epo.EpoError as error:
+        pytest.skip(f"!!! no pictures on this machine: {error}")
+
+
+@pytest.mark.parametrize("task", ["SafetyPointGoal1-v0", "SafetyCarButton1-v0", "SafetyHalfCheetahVelocity-v1"])
+def test_a_picture_shows_the_present_state(task):
+    """Kills: a picture that does not move, and one that keeps the layout of the last episode."""
+    env = epo.make(task, render_mode="rgb_array", width=160, height=120)
+    env.reset(seed=0)
+    first = picture_of(env)
+    assert first.shape == (120, 160, 3) and first.dtype == np.uint8 and first.std() > 10
+    assert np.array_equal(first, env.render())
+    for _ in range(30):
+        env.step(np.ones(env.action_space.shape))
+    assert (env.render() != first).any()
+    env.reset(seed=0)
+    assert np.array_equal(first, env.render()), "the same seed, the same picture"
+    env.reset(seed=1)
+    assert (env.render() != first).any()
+    env.close()
+
+
+def test_a_video_of_a_policy(tmp_path, small):
+    gymnasium = pytest.importorskip("gymnasium")
+    pytest.importorskip("moviepy")
+    run = epo.train("SafetyPointCircle1-v0", runs=tmp_path, **small)
+    env = gymnasium.make("epo:SafetyPointCircle1Gymnasium-v0", render_mode="rgb_array", width=128, height=128)
+    env.reset(seed=0)
+    picture_of(env)
+    env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "videos"), video_length=20)
+    policy = epo.load(run)
+    obs, _ = env.reset(seed=0)
+    for _ in range(25):
+        obs, *_ = env.step(policy.predict(obs).astype(np.float32))
+    env.close()
+    (video,) = (tmp_path / "videos").glob("*.mp4")
+    assert video.stat().st_size > 1000
+
+
+def test_without_a_render_mode_there_is_no_picture():
+    env = epo.make("SafetyPointGoal1-v0")
+    env.reset(seed=0)
+    with pytest.raises(epo.EpoError, match="render_mode='rgb_array'"):
+        env.render()
+    with pytest.raises(ValueError, match="render_mode is"):
+        epo.make("SafetyPointGoal1-v0", render_mode="ascii")
+
+
+def test_a_machine_that_cannot_draw_says_what_to_do(python):
+    script = """
+import epo
+env = epo.make("SafetyPointGoal1-v0", render_mode="{mode}")
+try:
+    env.reset(seed=0)
+    env.render()
+except epo.EpoError as error:
+    print("refused:", error)
+"""
+    for mode, env in (("rgb_array", {"MUJOCO_GL": "glfw", "DISPLAY": ""}), ("human", {"DISPLAY": "", "WAYLAND_DISPLAY": ""})):
+        done = python(script.format(mode=mode), env=env, timeout=120)
+        assert done.stdout.startswith("refused:"), (mode, done)
+    done = python("import sys; sys.modules['mujoco'] = None\n" + script.format(mode="rgb_array"))
+    assert "pip install mujoco" in done.stdout
+
+
+def test_without_a_screen_the_package_chooses_how_to_draw(python):
+    script = """
+import os
+os.environ.pop("MUJOCO_GL", None), os.environ.pop("DISPLAY", None)
+import epo
+env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array")
+env.reset(seed=0)
+try:
+    print("drawn", env.render().std() > 10)
+except epo.EpoError as error:
+    print("refused", error)
+"""
+    assert python(script).stdout.split(" ")[0] in ("drawn", "refused")
