@@ -12,32 +12,34 @@ use epo_tasks::Physics;
 
 use crate::lab::{Attack, Budget, Lab, Left, epo, finish, left, small_run, walk};
 
-/// Runs of every algorithm with 1, 2, 3, 4 and 8 threads.
+/// Runs of every algorithm with 2, 3, 4 and 8 threads, each compared with the same run on one thread.
 pub(crate) fn threads(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let algos: Vec<String> = algorithms().iter().map(|algo| algo.name().to_owned()).collect();
-    let mut one: Option<Left> = None;
+    let mut one: Option<(u64, Result<Left, String>)> = None;
     while budget.more(attack.tried) {
-        let (number, round) = (attack.tried % 5, attack.tried / 5);
-        let threads = [1, 2, 3, 4, 8][number as usize];
-        let algo = &algos[round as usize % algos.len()];
-        let set =
-            [format!("run.algo={algo}"), format!("train.threads={threads}"), format!("run.seed={round}")];
-        let dir = lab.place();
-        let train = || -> Result<Left, String> {
+        let (threads, seed) = ([2, 3, 4, 8][attack.tried as usize % 4], attack.tried / 4);
+        let algo = &algos[seed as usize % algos.len()];
+        let mut train = |threads: u64| -> Result<Left, String> {
+            let dir = lab.place();
+            let set =
+                [format!("run.algo={algo}"), format!("train.threads={threads}"), format!("run.seed={seed}")];
             let run = small_run(&[&set[0], &set[1], &set[2], "train.envs=6"]).map_err(|e| e.to_string())?;
             let mut trainer = Trainer::create(&dir, run, &walk).map_err(|e| e.to_string())?;
             trainer.train(&AtomicBool::new(false), |_| ()).map_err(|e| e.to_string())?;
-            left(&dir)
+            let left = left(&dir);
+            let _ = std::fs::remove_dir_all(&dir);
+            left
         };
-        let result = train().and_then(|left| match &one {
-            Some(one) if threads > 1 && *one != left => Err(format!("{algo} differs with {threads} threads")),
-            _ => {
-                one = Some(left);
-                Ok(())
-            }
+        let alone = match one.take() {
+            Some((of, left)) if of == seed => left,
+            _ => train(1),
+        };
+        let result = alone.clone().and_then(|alone| match train(threads)? == alone {
+            true => Ok(()),
+            false => Err(format!("{algo} differs with {threads} threads")),
         });
-        let _ = std::fs::remove_dir_all(&dir);
+        one = Some((seed, alone));
         attack.count(result);
     }
     attack

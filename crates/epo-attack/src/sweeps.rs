@@ -11,7 +11,7 @@ use crate::walk::ID;
 
 const DRIVERS: usize = 8;
 /// Number of runs of one sweep.
-const RUNS: u64 = 50;
+const RUNS: u64 = 25;
 
 pub(crate) fn attack(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();

@@ -192,60 +192,40 @@ fn a_manifest_that_was_changed_to_fit_is_damaged() {
 /// Fails if a checkpoint with tensors of other shapes, an impossible epoch or a foreign record is used.
 #[test]
 fn a_checkpoint_that_does_not_fit_its_run_is_refused() {
-    let change_state = |files: &mut std::collections::BTreeMap<String, Vec<u8>>, from: &str, to: &str| {
+    type Files = std::collections::BTreeMap<String, Vec<u8>>;
+    fn change_state(files: &mut Files, from: &str, to: &str) {
         let text = String::from_utf8(files["state.json"].clone()).unwrap();
         assert!(text.contains(from), "{text}");
         files.insert("state.json".into(), text.replacen(from, to, 1).into_bytes());
-    };
-    let change_tensors = |files: &mut std::collections::BTreeMap<String, Vec<u8>>, from: &str, to: &str| {
+    }
+    fn change_tensors(files: &mut Files, from: &str, to: &str) {
         let bytes = files["tensors.safetensors"].clone();
         let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
         let changed = [&bytes[..at], to.as_bytes(), &bytes[at + from.len()..]].concat();
         files.insert("tensors.safetensors".into(), changed);
-    };
-    type Files = std::collections::BTreeMap<String, Vec<u8>>;
-    type Change<'a> = Box<dyn Fn(&mut Files) + 'a>;
-    let cases: Vec<(&str, u64, Change<'_>)> = vec![
-        (
-            "has the shape [8, 2], but the configuration needs [2, 8]",
-            3,
-            Box::new(|files| {
-                change_tensors(files, "\"shape\":[2,8]", "\"shape\":[8,2]");
-            }),
-        ),
-        (
-            "600 steps in 4294967295 epochs, but 4 environments make at least",
-            4_294_967_295,
-            Box::new(|files| {
-                change_state(files, "\"epoch\": 3", "\"epoch\": 4294967295");
-            }),
-        ),
-        (
-            "the checkpoint counts 3 rows in 4 epochs",
-            4,
-            Box::new(|files| {
-                change_state(files, "\"epoch\": 3", "\"epoch\": 4");
-            }),
-        ),
-        (
-            "has 600 steps, but the checkpoint has 596",
-            3,
-            Box::new(|files| {
-                change_state(files, "\"steps\": 600", "\"steps\": 596");
-            }),
-        ),
-        (
-            "numbers of actions for a running episode of",
-            3,
-            Box::new(|files| {
-                let text = String::from_utf8(files["state.json"].clone()).unwrap();
-                let at = text.rfind("\"len\": ").unwrap();
-                files.insert(
-                    "state.json".into(),
-                    (text[..at + 7].to_owned() + "9" + &text[at + 7..]).into_bytes(),
-                );
-            }),
-        ),
+    }
+    type Case = (&'static str, u64, fn(&mut Files));
+    let cases: [Case; 5] = [
+        ("has the shape [8, 2], but the configuration needs [2, 8]", 3, |files| {
+            change_tensors(files, "\"shape\":[2,8]", "\"shape\":[8,2]");
+        }),
+        ("600 steps after epoch 4294967295, but 4 environments make at least", 4_294_967_295, |files| {
+            change_state(files, "\"epoch\": 3", "\"epoch\": 4294967295");
+        }),
+        ("the checkpoint counts 3 rows in 4 epochs", 4, |files| {
+            change_state(files, "\"epoch\": 3", "\"epoch\": 4");
+        }),
+        ("has 600 steps, but the checkpoint has 596", 3, |files| {
+            change_state(files, "\"steps\": 600", "\"steps\": 596");
+        }),
+        ("numbers of actions for a running episode of", 3, |files| {
+            let text = String::from_utf8(files["state.json"].clone()).unwrap();
+            let at = text.rfind("\"len\": ").unwrap();
+            files.insert(
+                "state.json".into(),
+                (text[..at + 7].to_owned() + "9" + &text[at + 7..]).into_bytes(),
+            );
+        }),
     ];
     for (part, number, change) in cases {
         let dir = tempfile::tempdir().unwrap();
