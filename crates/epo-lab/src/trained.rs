@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use epo_algos::{Agent, CostStream};
+use epo_algos::{Agent, CostCritic};
 use epo_core::{ActionSpace, EnvSpec, Stream};
 use epo_nn::{Mlp, Normalizer};
 use serde::{Deserialize, Serialize};
@@ -122,12 +122,12 @@ impl TrainedPolicy {
             out.into_iter().map(f64::from).collect::<Vec<_>>()
         };
         let mut values = vec![("reward", predict(&self.agent.critic_r.net))];
-        for (stream, critic) in self.agent.streams.iter().zip(&self.agent.critics_c) {
+        for (kind, critic) in self.agent.cost_kinds.iter().zip(&self.agent.critics_c) {
             let output = predict(&critic.net);
-            values.push(match stream {
-                CostStream::Value => ("cost", output),
-                CostStream::Root => ("cost_far", output.iter().map(|u| u * u).collect()),
-                CostStream::Variance => ("cost_variance", output),
+            values.push(match kind {
+                CostCritic::Value => ("cost", output),
+                CostCritic::Root => ("cost_far", output.iter().map(|u| u * u).collect()),
+                CostCritic::Variance => ("cost_variance", output),
             });
         }
         values
