@@ -2,11 +2,13 @@
 //!
 //! Library and headers are taken from MuJoCo's own Python wheel, because a package index is reachable from more machines
 //! than a release page. `pip` checks the hash. `MUJOCO_LIB_DIR` names an existing installation instead. The library is
-//! not linked: the program opens it when it runs (`src/library.rs`).
+//! not linked: the program opens it when it runs (`src/library.rs`), and only if it is the file of the build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+use sha2::{Digest, Sha256};
 
 const VERSION: &str = "3.17.0";
 const LIBRARY: &str = "libmujoco.so.3.17.0";
@@ -20,8 +22,9 @@ fn main() {
         Some(dir) => installed(Path::new(&dir)),
         None => fetched(),
     };
-    match lib_dir.and_then(|dir| Ok((headers(&dir)?, dir))) {
-        Ok((headers, dir)) => {
+    match lib_dir.and_then(|dir| Ok((headers(&dir)?, sha256(&dir.join(LIBRARY))?, dir))) {
+        Ok((headers, hash, dir)) => {
+            println!("cargo::rustc-env=EPO_MUJOCO_SHA256={hash}");
             println!("cargo::rustc-env=EPO_MUJOCO_DIR={}", dir.display());
             println!("cargo::rustc-env=EPO_MUJOCO_NAME={LIBRARY}");
             // for the build script of a crate that ships the library, such as epo-py
@@ -35,6 +38,12 @@ fn main() {
             }
         }
     }
+}
+
+/// The SHA-256 hash of a file, in hexadecimal.
+fn sha256(path: &Path) -> Result<String, String> {
+    let data = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The folder of the headers that belong to a library: `include` in the same folder (a wheel) or beside it (a release).

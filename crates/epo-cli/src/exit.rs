@@ -55,9 +55,10 @@ impl Code {
 
     fn of_lab(error: &LabError) -> Self {
         match error {
-            LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => {
-                Self::Usage
-            }
+            LabError::Config(_)
+            | LabError::Exists(_)
+            | LabError::Task(TaskError::Unknown { .. } | TaskError::NotSimulated { .. })
+            | LabError::MakeEnv(epo_core::EnvError::SeedTooLarge { .. }) => Self::Usage,
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } | LabError::Moved(_) => Self::Io,
             LabError::Interrupted(_) | LabError::Locked { .. } => Self::Interrupted,
@@ -96,6 +97,7 @@ mod tests {
             (failure(EnvError::Panicked("oh".into())), Code::Failed),
             (io, Code::Io),
             (LabError::Exists("run".into()), Code::Usage),
+            (LabError::MakeEnv(EnvError::SeedTooLarge { seed: 1 << 40 }), Code::Usage),
             (LabError::Config(ConfigError::Assignment("x".into())), Code::Usage),
             (LabError::Run { why: "damaged".into(), path: "run".into() }, Code::Corrupt),
         ] {

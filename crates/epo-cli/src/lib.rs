@@ -6,8 +6,10 @@
 //! | crate | what it has for you |
 //! |---|---|
 //! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
+//! | [`epo_replay`] | replays of episodes as HTML pages and animated pictures |
 //! | [`epo_lab`] | runs: [`Trainer`](epo_lab::train::Trainer), configuration, evaluation, checkpoints, sweeps |
 //! | [`epo_theory`] | small problems with exact optima, and the paper's theorems as checks |
+//! | [`epo_dash`] | a web page that shows runs while they train |
 //! | [`epo_report`] | reports on run folders |
 //! | `epo_algos` | the algorithms: a new one implements `AlgoSpec` and `Objective` |
 //! | [`epo_nn`] | networks, policies and optimisers |
@@ -73,12 +75,16 @@ enum Command {
     Bench(commands::bench::Args),
     /// Write one episode of a random policy to a file that a viewer can show
     Rollout(commands::rollout::Args),
+    /// Play episodes of a run and write them as an HTML page that shows where costs were paid
+    Replay(Box<commands::replay::Args>),
     /// Write the model of a task as MJCF, for MuJoCo and its viewers
     Model(commands::model::Args),
     /// Export the trained policy of a run
     Export(commands::export::Args),
     /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
+    /// Show runs in the browser while they train
+    Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
     Sweep(commands::sweep::Args),
     /// Repeat an experiment of the paper and write its report
@@ -135,9 +141,11 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Parity(args) => commands::parity::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Rollout(args) => commands::rollout::run(args),
+        Command::Replay(args) => commands::replay::run(*args),
         Command::Model(args) => commands::model::run(args),
         Command::Export(args) => commands::export::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(args),
         Command::Repro(args) => commands::repro::run(args),
         Command::Theory(args) => commands::theory::run(args),

@@ -328,6 +328,32 @@ fn a_resumed_run_reports_its_progress_and_can_be_extended() {
     assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
 }
 
+/// This test fails if a changed configuration is used silently, if the refusal has no exit code of its own, or if the
+/// flag accepts nothing.
+#[test]
+fn a_changed_folder_is_refused_with_4_until_the_changes_are_accepted() {
+    let root = tempfile::tempdir().unwrap();
+    let trained = train_in(root.path()).args(["--set", "run.steps=200"]).output().unwrap();
+    assert_eq!(code(&trained), 0, "{trained:?}");
+    let dir = folder(root.path());
+    let config = dir.join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("gamma = 0.99\n", "gamma = 0.9\n")).unwrap();
+    let said = |args: &[&str]| {
+        let output = resume(&dir).args(args).output().unwrap();
+        (code(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (refused, stderr) = said(&[]);
+    assert!(refused == 4 && stderr.lines().count() == 1, "{refused}: {stderr}");
+    assert!(
+        stderr.contains("`train.gamma` is 0.9, but was 0.99") && stderr.contains("--accept-changes"),
+        "{stderr}"
+    );
+    let (done, stderr) = said(&["--accept-changes", "--steps", "300"]);
+    assert!(done == 0 && stderr.contains("changes of the run folder are accepted"), "{stderr}");
+    assert_eq!(code(&epo(&["train", "--accept-changes"]).output().unwrap()), 2, "it belongs to --resume");
+}
+
 /// This test fails if `epo algos NAME` prints parameters without their documentation.
 #[test]
 fn algos_explains_the_parameters_of_one_algorithm() {

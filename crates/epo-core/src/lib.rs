@@ -7,12 +7,14 @@
 //! - [`CostReading`]: mean episode cost and its limit. Both are always finite.
 //! - [`TaskFamily`]: navigation or velocity. The family selects the presets of a configuration.
 //! - [`Parameter`]: key and documentation of a parameter. [`parameters!`] declares them together with the default.
+//! - [`open_file`], [`read_text`]: read regular files of a bounded size, and refuse everything else.
 //! - [`Metric`]: column name, unit and meaning of a recorded quantity.
 
 mod check;
 mod cost;
 mod env;
 mod family;
+mod file;
 mod metric;
 mod parameter;
 mod pool;
@@ -22,6 +24,7 @@ pub use check::{Problem, Replay, check_env};
 pub use cost::CostReading;
 pub use env::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step};
 pub use family::TaskFamily;
+pub use file::{MOST_TEXT_BYTES, open_file, read_text};
 pub use metric::Metric;
 pub use parameter::Parameter;
 pub use pool::{EnvFailure, EnvPool, Slot, episode_seed};

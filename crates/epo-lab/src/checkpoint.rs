@@ -1,7 +1,8 @@
 //! Checkpoint folders. A checkpoint is written atomically, and damaged files are detected by their hashes.
 //!
 //! ```text
-//! checkpoint/000041/manifest.json    name, length and SHA-256 of every other file, and a hash over this list
+//! checkpoint/000041/manifest.json    name, length and SHA-256 of every other file, and a hash over this list;
+//!                                    the configuration and the hashes of the record at that time (`changes.rs`)
 //! checkpoint/000041/…                the files
 //! checkpoint/000040/                 the previous checkpoint, which is kept
 //! ```
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::LabError;
+use crate::changes::Covered;
 
 /// A checkpoint that was read from disk and whose hashes are correct.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Loaded {
     pub hash: String,
     /// Content of the files, by name.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Configuration and record at the time of the checkpoint; `None` before version 0.4.
+    pub covered: Option<Covered>,
     /// One message for each newer checkpoint that is damaged and was skipped.
     pub passed_over: Vec<String>,
 }
@@ -42,6 +46,11 @@ struct Manifest {
     format: u32,
     files: BTreeMap<String, FileEntry>,
     hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<Covered>,
+    /// Hash over `hash` and `folder`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder_hash: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,14 +63,16 @@ struct FileEntry {
 const FORMAT: u32 = 1;
 
 impl Manifest {
-    fn of(files: &BTreeMap<String, Vec<u8>>) -> Self {
+    fn of(files: &BTreeMap<String, Vec<u8>>, folder: Option<&Covered>) -> Self {
         let entry = |(name, data): (&String, &Vec<u8>)| {
             (name.clone(), FileEntry { bytes: data.len() as u64, sha256: sha256(data) })
         };
         let files: BTreeMap<_, _> = files.iter().map(entry).collect();
         let lines: String =
             files.iter().map(|(name, f)| format!("{name} {} {}\n", f.bytes, f.sha256)).collect();
-        Self { format: FORMAT, files, hash: sha256(lines.as_bytes()) }
+        let hash = sha256(lines.as_bytes());
+        let folder_hash = folder.map(|folder| sha256(format!("{hash}\n{}", folder.text()).as_bytes()));
+        Self { format: FORMAT, files, hash, folder: folder.cloned(), folder_hash }
     }
 
     fn to_json(&self) -> String {
@@ -71,14 +82,26 @@ impl Manifest {
 
 /// Returns the SHA-256 hash of `data` in lower-case hexadecimal.
 pub fn sha256(data: &[u8]) -> String {
-    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(data))
+}
+
+/// Returns bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes checkpoint `number` into `root` and returns its hash. Only this checkpoint and the previous one are kept.
 ///
-/// If writing fails, the existing checkpoints stay unchanged.
-pub fn save(root: &Path, number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<String, LabError> {
-    save_on(&mut Disk::default(), root, number, files).map_err(LabError::io("write the checkpoint in", root))
+/// The manifest also gets `folder`; the returned hash does not depend on it. If writing fails, the existing checkpoints
+/// stay unchanged.
+pub fn save(
+    root: &Path,
+    number: u64,
+    files: &BTreeMap<String, Vec<u8>>,
+    folder: Option<&Covered>,
+) -> Result<String, LabError> {
+    save_on(&mut Disk::default(), root, number, files, folder)
+        .map_err(LabError::io("write the checkpoint in", root))
 }
 
 /// Reads the newest checkpoint in `root` whose hashes are correct and whose content `fits` accepts for its number.
@@ -92,12 +115,15 @@ pub fn load(
 ) -> Result<Loaded, LabError> {
     let mut passed_over = Vec::new();
     for (number, path) in numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))? {
-        let read = read_whole(&path).and_then(|(hash, files)| match fits(number, &files) {
-            Ok(()) => Ok((hash, files)),
+        let read = read_whole(&path).and_then(|whole| match fits(number, &whole.1) {
+            Ok(()) => Ok(whole),
             Err(why) => Err(ReadError::Damaged(why)),
         });
         match read {
-            Ok((hash, files)) => return Ok(Loaded { number, hash, files, passed_over }),
+            Ok((manifest, files)) => {
+                let Manifest { hash, folder: covered, .. } = manifest;
+                return Ok(Loaded { number, hash, files, covered, passed_over });
+            }
             Err(ReadError::Damaged(why)) => {
                 passed_over.push(format!("checkpoint {} is damaged ({why})", path.display()));
             }
@@ -106,6 +132,38 @@ pub fn load(
     }
     let why = if passed_over.is_empty() { "there is none".into() } else { passed_over.join("; ") };
     Err(LabError::run(root, format!("no checkpoint can be loaded: {why}")))
+}
+
+/// Returns the numbers of the checkpoints in `root`, newest first. They may be damaged.
+pub fn numbers(root: &Path) -> Result<Vec<u64>, LabError> {
+    let all = numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))?;
+    Ok(all.into_iter().map(|(number, _)| number).collect())
+}
+
+/// Reads checkpoint `number` in `root`, if its hashes are correct and `fits` accepts its content.
+///
+/// # Errors
+/// If there is no such checkpoint, or it is damaged or cannot be read. No other checkpoint is used.
+pub fn load_number(
+    root: &Path,
+    number: u64,
+    fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
+) -> Result<Loaded, LabError> {
+    let there = numbers(root)?;
+    if !there.contains(&number) {
+        let list: Vec<String> = there.iter().map(u64::to_string).collect();
+        let kept = if list.is_empty() { "none".to_owned() } else { list.join(" and ") };
+        return Err(LabError::run(root, format!("there is no checkpoint {number}; the run has {kept}")));
+    }
+    let path = root.join(format!("{number:06}"));
+    let read = read_whole(&path).and_then(|(hash, files)| match fits(number, &files) {
+        Ok(()) => Ok(Loaded { number, hash, files, passed_over: Vec::new() }),
+        Err(why) => Err(ReadError::Damaged(why)),
+    });
+    read.map_err(|e| match e {
+        ReadError::Damaged(why) => LabError::run(&path, format!("the checkpoint is damaged ({why})")),
+        ReadError::Unreadable(file, e) => LabError::io("read", &file)(e),
+    })
 }
 
 /// Returns true if `root` contains no checkpoint, not even a damaged one.
@@ -143,8 +201,9 @@ fn save_on(
     root: &Path,
     number: u64,
     files: &BTreeMap<String, Vec<u8>>,
+    folder: Option<&Covered>,
 ) -> io::Result<String> {
-    let manifest = Manifest::of(files);
+    let manifest = Manifest::of(files, folder);
     let (tmp, path) = (root.join(TMP), root.join(format!("{number:06}")));
     if tmp.exists() {
         disk.remove_dir(&tmp)?;
@@ -214,7 +273,7 @@ fn read_file(path: &Path, name: &str, most: u64) -> Result<Vec<u8>, ReadError> {
     fs::read(&path).map_err(unreadable)
 }
 
-fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), ReadError> {
+fn read_whole(path: &Path) -> Result<(Manifest, BTreeMap<String, Vec<u8>>), ReadError> {
     let text = read_file(path, "manifest.json", MANIFEST_BYTES)?;
     let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
     if manifest.format != FORMAT {
@@ -233,11 +292,11 @@ fn read_whole(path: &Path) -> Result<(String, BTreeMap<String, Vec<u8>>), ReadEr
         files.insert(name.clone(), data);
     }
     // the files determine the manifest: generated again from them, it must have the same bytes
-    let again = Manifest::of(&files);
+    let again = Manifest::of(&files, manifest.folder.as_ref());
     if again.to_json().as_bytes() != text {
         return Err("manifest.json does not match the files".to_owned().into());
     }
-    Ok((again.hash, files))
+    Ok((again, files))
 }
 
 /// All changes that a save makes to the disk. They are methods of this type so that a test can make the k-th change
@@ -310,15 +369,15 @@ mod tests {
     /// Returns a folder with the complete checkpoints 1 and 2.
     fn two() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        save(dir.path(), 1, &files(1)).unwrap();
-        save(dir.path(), 2, &files(2)).unwrap();
+        save(dir.path(), 1, &files(1), None).unwrap();
+        save(dir.path(), 2, &files(2), None).unwrap();
         dir
     }
 
     #[test]
     fn the_newest_and_the_one_before_are_kept() {
         let dir = two();
-        let hash = save(dir.path(), 3, &files(3)).unwrap();
+        let hash = save(dir.path(), 3, &files(3), None).unwrap();
         let loaded = load(dir.path(), any).unwrap();
         assert_eq!((loaded.number, &loaded.hash, &loaded.files), (3, &hash, &files(3)));
         let kept: Vec<u64> = numbered(dir.path()).unwrap().into_iter().map(|(n, _)| n).collect();
@@ -362,13 +421,13 @@ mod tests {
             let dir = two();
             fs::create_dir(dir.path().join(TMP)).unwrap(); // left by a process that died during a save
             let mut disk = Disk { fail_at: Some(k), changes: 0 };
-            let result = save_on(&mut disk, dir.path(), 3, &files(3));
+            let result = save_on(&mut disk, dir.path(), 3, &files(3), None);
             let loaded = load(dir.path(), any).unwrap();
             assert!(loaded.passed_over.is_empty(), "{:?}", loaded.passed_over);
             assert_eq!(loaded.files, files(loaded.number as u8));
             assert!(loaded.number == 2 || loaded.number == 3);
             // the next save must succeed
-            save(dir.path(), loaded.number + 1, &files(9)).unwrap();
+            save(dir.path(), loaded.number + 1, &files(9), None).unwrap();
             assert_eq!(load(dir.path(), any).unwrap().files, files(9));
             if result.is_ok() {
                 break;
@@ -382,7 +441,7 @@ mod tests {
     fn names_in_a_manifest_cannot_leave_the_folder() {
         let dir = two();
         let outside = files(5);
-        let mut manifest = Manifest::of(&outside);
+        let mut manifest = Manifest::of(&outside, None);
         let entry = manifest.files.remove("state.json").unwrap();
         manifest.files.insert("../state.json".into(), entry);
         fs::write(dir.path().join("000002/manifest.json"), manifest.to_json()).unwrap();
@@ -414,7 +473,7 @@ mod tests {
         for name in ["damaged-000002", "damaged-000002-2"] {
             set_aside_after(dir.path(), 1).unwrap();
             assert!(dir.path().join(name).is_dir() && !dir.path().join("000002").exists(), "{name}");
-            save(dir.path(), 2, &files(2)).unwrap();
+            save(dir.path(), 2, &files(2), None).unwrap();
         }
     }
 

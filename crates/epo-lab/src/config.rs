@@ -216,7 +216,7 @@ impl ResolvedRun {
     }
 
     /// Number of steps of the epoch that begins after `steps` steps: `train.steps_per_epoch`, or what is left.
-    pub(crate) fn steps_of_epoch(&self, steps: u64) -> usize {
+    pub fn steps_of_epoch(&self, steps: u64) -> usize {
         let left = self.total_steps().saturating_sub(steps);
         usize::try_from(left).unwrap_or(usize::MAX).min(self.train.steps_per_epoch)
     }

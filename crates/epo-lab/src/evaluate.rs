@@ -11,18 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use epo_algos::Agent;
 use epo_core::{EnvPool, EnvSpec, Purpose, Stream};
 use epo_nn::{Normalizer, Policy};
 use epo_report::stats::student_t;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Loaded};
+use crate::checkpoint::Loaded;
 use crate::collect::{ActionMap, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::Episode;
-use crate::state::{Learner, fits, from_files};
+use crate::snapshot::Snapshot;
 use crate::{LabError, runs};
 
 /// How a policy chooses its action in an evaluation.
@@ -70,8 +69,9 @@ pub struct Watch {
     pub played: AtomicUsize,
 }
 
-/// Environments stepped side by side. Fixed, because it decides which seeds are played.
-const WIDTH: usize = 32;
+/// Largest number of environments that an evaluation steps side by side. Fixed, because it decides which seeds are played:
+/// of n episodes, number k · w + i is episode k of environment i, with w = n but at most this number.
+pub const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
 struct Player {
@@ -201,30 +201,8 @@ pub fn load_policy(
     run: &ResolvedRun,
     spec: &EnvSpec,
 ) -> Result<(Policy, Normalizer, Loaded), LabError> {
-    let (agent, normalizer, _, loaded) = load_agent(dir, run, spec)?;
+    let Snapshot { agent, normalizer, loaded, .. } = Snapshot::read(dir, run, spec, None)?;
     Ok((agent.policy, normalizer, loaded))
-}
-
-/// Networks, normaliser and state of the algorithm of the newest intact checkpoint of a run folder, and that checkpoint.
-pub(crate) fn load_agent(
-    dir: &Path,
-    run: &ResolvedRun,
-    spec: &EnvSpec,
-) -> Result<(Agent, Normalizer, serde_json::Value, Loaded), LabError> {
-    let root = dir.join("checkpoint");
-    let loaded = checkpoint::load(&root, fits)?;
-    let read = || {
-        let (state, tensors) = from_files(&loaded.files)?;
-        let (hidden, critics) = (&run.train.hidden, run.algo.cost_critics());
-        let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, critics, run.run.seed);
-        let mut algorithm = run.build().map_err(|e| e.to_string())?;
-        let mut normalizer = Normalizer::new(spec.obs_len);
-        let learner = Learner { agent: &mut agent, algorithm: &mut *algorithm, normalizer: &mut normalizer };
-        learner.restore(&state, &tensors)?;
-        Ok((agent, normalizer, algorithm.state()))
-    };
-    let (agent, normalizer, state) = read().map_err(|why: String| LabError::run(&root, why))?;
-    Ok((agent, normalizer, state, loaded))
 }
 
 /// Mean, standard deviation (with n − 1) and 95 % confidence interval of the mean (Student's t).
@@ -317,7 +295,7 @@ impl EvalReport {
 
     /// The evaluations that a run folder has; none if there is no readable `eval.json`.
     pub fn evaluations(dir: &Path) -> Vec<Evaluation> {
-        let text = std::fs::read_to_string(dir.join(Self::FILE)).unwrap_or_default();
+        let text = epo_core::read_text(&dir.join(Self::FILE), epo_core::MOST_TEXT_BYTES).unwrap_or_default();
         if let Ok(report) = serde_json::from_str::<Self>(&text) {
             return report.evaluations;
         }

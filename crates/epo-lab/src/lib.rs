@@ -4,6 +4,7 @@
 //! the run folder.
 
 pub mod bench;
+pub mod changes;
 pub mod checkpoint;
 pub mod collect;
 pub mod config;
@@ -22,6 +23,7 @@ pub mod record;
 pub mod reference;
 pub mod repro;
 pub mod runs;
+pub mod snapshot;
 mod state;
 pub mod stop;
 pub mod sweep;

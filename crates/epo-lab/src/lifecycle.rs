@@ -1,15 +1,18 @@
 //! Beginning, resuming and saving a run.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use epo_algos::{Agent, Estimator};
-use epo_core::{Env, EnvPool, Purpose, Stream};
+use epo_core::{Env, EnvPool, Metric, Purpose, Stream};
 
+use crate::changes::{self, Covered};
 use crate::collect::{Collector, MakeEnv};
 use crate::config::{ConfigError, ResolvedRun, threads};
+use crate::csv::MOST_RECORD_BYTES;
 use crate::episodes::EpisodeWindow;
 use crate::lock::RunLock;
-use crate::record::{EpochRecord, Recorder};
+use crate::record::{EpochRecord, Found, Recorder};
 use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
 use crate::train::Trainer;
 use crate::{LabError, checkpoint, memory, runs};
@@ -21,6 +24,8 @@ pub struct ResumeOptions {
     pub threads: Option<usize>,
     /// Number of environment steps of the whole run, to make it longer or shorter.
     pub steps: Option<u64>,
+    /// Whether to go on although the configuration or the record was changed since the checkpoint. Default: false.
+    pub accept_changes: bool,
 }
 
 impl<'a> Trainer<'a> {
@@ -45,7 +50,8 @@ impl<'a> Trainer<'a> {
         runs::write_config(dir, &run, None)?;
         let checkpoints = dir.join("checkpoint");
         std::fs::create_dir_all(&checkpoints).map_err(LabError::io("create", &checkpoints))?;
-        let mut trainer = Self::build(dir, run, make_env, envs, None, lock)?;
+        let recorder = Recorder::create(dir, columns(&run)?)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, recorder, lock)?;
         trainer.collector.pool.start()?;
         trainer.save()?;
         Ok(trainer)
@@ -56,8 +62,11 @@ impl<'a> Trainer<'a> {
     /// A run that stopped before its first checkpoint starts from the beginning. With `options.steps`, the configuration
     /// in the folder is changed to that number of steps.
     ///
+    /// Nothing in the folder is changed before everything in it has been checked.
+    ///
     /// # Errors
-    /// If the folder is no run, is damaged or is in use by another process, or `options` make no sense for it.
+    /// If the folder is no run, is damaged or is in use by another process, if it was changed since the checkpoint and
+    /// `options.accept_changes` is false, or if `options` make no sense for it.
     pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         runs::read_config(dir)?; // before anything is written: the folder may be no run
         let lock = RunLock::acquire(dir)?;
@@ -81,9 +90,29 @@ impl<'a> Trainer<'a> {
             let why = format!("the run has already made {} steps", state.steps);
             return Err(ConfigError::Value { key, got, why }.into());
         }
+        check_fits(&run, &state).map_err(|why| LabError::run(&root, why))?;
+        let (recorder, found) = Recorder::reopen(dir, columns(&run)?, state.marks)?;
+        check_record(&state, &found).map_err(|why| LabError::run(&dir.join("progress.csv"), why))?;
+        let now = Covered::of(&saved, recorder.hashes());
+        let changed = changes::compare(loaded.covered.as_ref(), &now, &found);
+        let decision = changes::decide(dir, loaded.number, changed, (&now, &found), options.accept_changes)?;
+        let steps_then = loaded.covered.as_ref().and_then(Covered::steps);
+
         let envs = make_envs(&run, make_env)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, Some(&state), lock)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, recorder, lock)?;
+        trainer.elapsed = found.elapsed;
         trainer.restore(state, &tensors, &root)?;
+
+        // everything is checked: from here on the folder is changed
+        if let Some(decision) = decision {
+            decision.write(dir)?;
+            let then = loaded.covered.as_ref().map(|then| &then.record.events);
+            if found.broken_events.is_some() || then.is_some_and(|then| *then != now.record.events) {
+                trainer.recorder.rebuild_events()?;
+            }
+            trainer.notes.push(decision.note);
+        }
+        trainer.recorder.truncate()?;
         checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
         trainer.notes.extend(runs::other_version(dir));
@@ -91,6 +120,8 @@ impl<'a> Trainer<'a> {
         trainer.notes.extend(loaded.passed_over.into_iter().map(continues));
         if trainer.run.run.steps != saved.run.steps {
             trainer.change_length(&saved)?;
+        } else if let Some(then) = steps_then.filter(|then| *then != saved.run.steps) {
+            trainer.notes.push(format!("run.steps is {}, but was {then} at the checkpoint", saved.run.steps));
         }
         Ok(trainer)
     }
@@ -117,13 +148,13 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Builds every part of a run at its beginning. The record is new, or cut to where `state` says.
+    /// Builds every part of a run at its beginning.
     fn build(
         dir: &Path,
         run: ResolvedRun,
         make_env: &'a MakeEnv<'a>,
         envs: Vec<Box<dyn Env>>,
-        state: Option<&State>,
+        recorder: Recorder,
         lock: RunLock,
     ) -> Result<Self, LabError> {
         let (seed, train) = (run.run.seed, &run.train);
@@ -139,11 +170,6 @@ impl<'a> Trainer<'a> {
         );
         let collector = Collector::new(pool, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
-        let columns = EpochRecord::columns(&algorithm.metrics(), train.eval_every > 0);
-        let (recorder, elapsed) = match state {
-            Some(state) => Recorder::reopen(dir, columns, state.marks)?,
-            None => (Recorder::create(dir, columns)?, 0.0),
-        };
         Ok(Self {
             dir: dir.to_owned(),
             make_env,
@@ -155,7 +181,7 @@ impl<'a> Trainer<'a> {
             recorder,
             epoch: 0,
             steps: 0,
-            elapsed,
+            elapsed: 0.0,
             hash: None,
             notes: Vec::new(),
             run,
@@ -165,7 +191,6 @@ impl<'a> Trainer<'a> {
 
     /// Restores the state of a checkpoint in the folder `root`, and plays the running episodes again.
     fn restore(&mut self, state: State, tensors: &Tensors, root: &Path) -> Result<(), LabError> {
-        self.check_fits(&state).map_err(|why| LabError::run(root, why))?;
         self.take_over(&state, tensors).map_err(|why| LabError::run(root, why))?;
         (self.epoch, self.steps, self.episodes) = (state.epoch, state.steps, state.episodes);
         let Collector { pool, workers, .. } = &mut self.collector;
@@ -174,46 +199,23 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Refuses the checkpoint of another run.
-    fn check_fits(&self, state: &State) -> Result<(), String> {
-        let (task, algo) = (&self.run.run.task, self.run.run.algo.as_str());
-        // up to version 0.3 the released form of EPO was a variant of `epo`
-        let same_algo = state.algo == algo || (state.algo.as_str(), algo) == ("epo", "epo-released");
-        if &state.task != task || !same_algo {
-            return Err(format!(
-                "this is a checkpoint of {} on {}, not of {algo} on {task}",
-                state.algo, state.task
-            ));
-        }
-        if state.physics != self.run.run.physics {
-            return Err(format!(
-                "this checkpoint was made with {} physics, but `run.physics` is `{}`; a run keeps its physics",
-                state.physics, self.run.run.physics
-            ));
-        }
-        // an epoch is shorter where the run once ended
-        let most = u64::from(state.epoch) * self.run.train.steps_per_epoch as u64;
-        if state.steps > most || (state.epoch > 0) != (state.steps > 0) {
-            return Err(format!(
-                "{} steps after epoch {}, but the configuration allows {most}",
-                state.steps, state.epoch
-            ));
-        }
-        let envs = self.collector.workers.len();
-        if state.envs.len() != envs {
-            return Err(format!("{} environments, but the configuration has {envs}", state.envs.len()));
-        }
-        Ok(())
-    }
-
     /// Restores what was learned, and the state of the environments without playing their episodes.
     fn take_over(&mut self, state: &State, tensors: &Tensors) -> Result<(), String> {
+        let act_len = self.collector.spec().action.len() as u64;
         let Self { agent, algorithm, collector: Collector { normalizer, workers, .. }, .. } = self;
         Learner { agent, algorithm: &mut **algorithm, normalizer }.restore(state, tensors)?;
         for (i, (worker, env)) in workers.iter_mut().zip(&state.envs).enumerate() {
             worker.stream = Stream::at(self.run.run.seed, Purpose::Action, i as u32, env.stream);
             worker.running = env.running;
-            worker.replay.extend_from_slice(tensors.replay(i)?);
+            let replay = tensors.replay(i)?;
+            if Some(replay.len() as u64) != env.running.len.checked_mul(act_len) {
+                return Err(format!(
+                    "environment {i} has {} numbers of actions for a running episode of {} steps",
+                    replay.len(),
+                    env.running.len
+                ));
+            }
+            worker.replay.extend_from_slice(replay);
         }
         Ok(())
     }
@@ -224,10 +226,71 @@ impl<'a> Trainer<'a> {
         let marks = self.recorder.sync()?;
         let root = self.dir.join("checkpoint");
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
-        let saved = checkpoint::save(&root, u64::from(self.epoch), &files);
+        let covered = Covered::of(&self.run, self.recorder.hashes());
+        let saved = checkpoint::save(&root, u64::from(self.epoch), &files, Some(&covered));
         // a folder that was moved during the save is the reason, not the file that is missing then
         self.hash = Some(saved.map_err(|e| self.lock.check_place().err().unwrap_or(e))?);
         Ok(())
+    }
+}
+
+/// The columns of the record of a run.
+fn columns(run: &ResolvedRun) -> Result<Vec<Metric>, LabError> {
+    let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
+    Ok(EpochRecord::columns(&algorithm.metrics(), run.train.eval_every > 0))
+}
+
+/// Refuses the checkpoint of another run.
+fn check_fits(run: &ResolvedRun, state: &State) -> Result<(), String> {
+    let (task, algo) = (&run.run.task, run.run.algo.as_str());
+    // up to version 0.3 the released form of EPO was a variant of `epo`
+    let same_algo = state.algo == algo || (state.algo.as_str(), algo) == ("epo", "epo-released");
+    if &state.task != task || !same_algo {
+        return Err(format!(
+            "this is a checkpoint of {} on {}, not of {algo} on {task}",
+            state.algo, state.task
+        ));
+    }
+    if state.physics != run.run.physics {
+        return Err(format!(
+            "this checkpoint was made with {} physics, but `run.physics` is `{}`; a run keeps its physics",
+            state.physics, run.run.physics
+        ));
+    }
+    // an epoch is shorter where the run once ended, but each environment makes at least one step in it
+    let envs = run.train.envs;
+    let most = u64::from(state.epoch).saturating_mul(run.train.steps_per_epoch as u64);
+    let least = u64::from(state.epoch).saturating_mul(envs as u64);
+    if state.steps > most {
+        return Err(format!(
+            "{} steps in {} epochs, but the configuration allows {most}",
+            state.steps, state.epoch
+        ));
+    }
+    if state.steps < least {
+        return Err(format!(
+            "{} steps in {} epochs, but {envs} environments make at least {least}",
+            state.steps, state.epoch
+        ));
+    }
+    if state.envs.len() != envs {
+        return Err(format!("{} environments, but the configuration has {envs}", state.envs.len()));
+    }
+    Ok(())
+}
+
+/// Refuses a record that does not belong to the checkpoint.
+fn check_record(state: &State, found: &Found) -> Result<(), String> {
+    let (rows, epochs) = (state.marks.progress_rows, u64::from(state.epoch));
+    if rows != epochs {
+        return Err(format!("the checkpoint counts {rows} rows in {epochs} epochs"));
+    }
+    match found.steps {
+        Some(steps) if steps != state.steps as f64 => Err(format!(
+            "the row of the checkpoint has {steps} steps, but the checkpoint has {}",
+            state.steps
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -241,7 +304,8 @@ fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>) -> Result<Vec<Box<dyn En
 
 /// The first checkpoint is written before the first epoch, so a record without one is damaged.
 fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
-    let lines = std::fs::read_to_string(dir.join("progress.csv")).map_or(0, |text| text.lines().count());
+    let text = epo_core::open_file(&dir.join("progress.csv"), MOST_RECORD_BYTES);
+    let lines = text.map_or(0, |file| BufReader::new(file).lines().map_while(Result::ok).count());
     if lines <= 1 {
         return Ok(());
     }

@@ -32,6 +32,10 @@ impl RunLock {
     /// locks is not an error: the run continues without a lock.
     pub fn acquire(dir: &Path) -> Result<Self, LabError> {
         let path = dir.join("lock");
+        // a link could lead out of the folder, and the file is emptied below
+        if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
+            return Err(LabError::run(&path, "the lock is not a regular file"));
+        }
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.map_err(LabError::io("open", &path))?;
         match file.try_lock() {
@@ -80,6 +84,18 @@ mod tests {
         assert!(holder.starts_with(&format!("process {} on ", std::process::id())), "{holder}");
         drop(first);
         RunLock::acquire(dir.path()).unwrap();
+    }
+
+    /// Fails if a lock that is a link empties the file that it leads to.
+    #[test]
+    fn a_lock_that_is_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, victim) = (dir.path().join("run"), dir.path().join("victim"));
+        fs::create_dir(&run).unwrap();
+        fs::write(&victim, "mine").unwrap();
+        std::os::unix::fs::symlink(&victim, run.join("lock")).unwrap();
+        assert!(matches!(RunLock::acquire(&run), Err(LabError::Run { .. })));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
     }
 
     #[test]

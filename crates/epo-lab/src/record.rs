@@ -7,15 +7,17 @@
 //! `TotalEnvSteps`, so runs with different epoch lengths can be compared.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_algos::UpdateReport;
 use epo_core::{CostReading, Metric};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::csv::{Csv, cell};
+use crate::checkpoint::hex;
+use crate::csv::{Csv, MOST_RECORD_BYTES, cell};
 use crate::episodes::{Episode, EpisodeWindow, FinishedEpisode};
 use crate::{LabError, tensorboard};
 
@@ -139,9 +141,32 @@ pub fn value(row: &Row, metric: Metric) -> Option<f64> {
 /// depend on the digits of measured times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    progress_rows: u64,
+    pub(crate) progress_rows: u64,
     episode_rows: u64,
     event_bytes: u64,
+}
+
+/// SHA-256 hashes of the parts of a record that repetitions of a run share: everything but measured times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordHashes {
+    /// Hash of `progress.csv` without the columns `Time/…`.
+    pub progress: String,
+    /// Hash of `episodes.csv`.
+    pub episodes: String,
+    /// Hash of the TensorBoard events without wall times and the values of `Time/…`.
+    pub events: String,
+}
+
+/// What [`Recorder::reopen`] found in the files of a record, up to the checkpoint.
+#[derive(Debug)]
+pub struct Found {
+    /// Number of seconds that the run had taken.
+    pub elapsed: f64,
+    /// Number of environment steps in the last row; `None` without a row.
+    pub steps: Option<f64>,
+    /// What is wrong with the TensorBoard file, if it cannot be read as events of this program.
+    pub broken_events: Option<String>,
 }
 
 /// Writes the record of a run; it keeps the files of the run folder open.
@@ -149,11 +174,17 @@ pub struct Marks {
 pub struct Recorder {
     progress: Csv,
     episodes: Csv,
-    events: File,
+    /// `None` if the file was missing when the record was reopened.
+    events: Option<File>,
     events_path: PathBuf,
     event_bytes: u64,
+    /// Hash of the clock-free part of all events.
+    event_hash: Sha256,
     columns: Vec<Metric>,
 }
+
+/// Maximum length of an event, in bytes.
+const MOST_EVENT_BYTES: u64 = 1 << 20;
 
 const EPISODE_HEADER: &str = "step,env,return,cost,length";
 
@@ -166,32 +197,83 @@ impl Recorder {
         let mut recorder = Self {
             progress: Csv::create(dir.join("progress.csv"), &header(&columns))?,
             episodes: Csv::create(dir.join("episodes.csv"), EPISODE_HEADER)?,
-            events: File::create(&events_path).map_err(LabError::io("create", &events_path))?,
+            events: Some(File::create(&events_path).map_err(LabError::io("create", &events_path))?),
             events_path,
             event_bytes: 0,
+            event_hash: Sha256::new(),
             columns,
         };
         recorder.write_event(&tensorboard::header(now()))?;
         Ok(recorder)
     }
 
-    /// Opens the files of a run and truncates them to their lengths at a checkpoint. Also returns the number of seconds
-    /// that the run had taken up to that checkpoint.
-    pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, f64), LabError> {
+    /// Opens the files of a run at their lengths at a checkpoint, and reads them up to there. It changes nothing:
+    /// [`Recorder::truncate`] removes what is newer.
+    ///
+    /// # Errors
+    /// If a CSV file cannot be read, is too short or has other columns, or if the epochs of its rows are not 0, 1, 2, …
+    pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, Found), LabError> {
         let (header, events_path) = (header(&columns), events_path(dir));
-        let (progress, last) = Csv::reopen(dir.join("progress.csv"), &header, marks.progress_rows)?;
-        let (episodes, _) = Csv::reopen(dir.join("episodes.csv"), EPISODE_HEADER, marks.episode_rows)?;
-        let events = OpenOptions::new().append(true).open(&events_path);
-        let events = events.map_err(|e| LabError::run(&events_path, e.to_string()))?;
-        let length = events.metadata().map_err(LabError::io("read", &events_path))?.len();
-        if length < marks.event_bytes {
-            let why = format!("the file has {length} bytes, but the checkpoint needs {}", marks.event_bytes);
-            return Err(LabError::run(&events_path, why));
-        }
-        events.set_len(marks.event_bytes).map_err(LabError::io("truncate", &events_path))?;
-        let elapsed = last.and_then(|row| cell(&header, &row, metrics::TIME_TOTAL.key)).unwrap_or(0.0);
+        let counted = columns.contains(&metrics::EPOCH);
+        let mut last = None;
+        let progress = Csv::reopen(dir.join("progress.csv"), &header, marks.progress_rows, |index, row| {
+            let epoch = cell(&header, row, metrics::EPOCH.key);
+            if counted && epoch != Some(index as f64) {
+                let got = epoch.map_or_else(|| "none".to_owned(), |e| e.to_string());
+                return Err(format!("row {} has epoch {got} instead of {index}", index + 1));
+            }
+            last = (index + 1 == marks.progress_rows).then(|| row.to_owned());
+            Ok(())
+        })?;
+        let episodes =
+            Csv::reopen(dir.join("episodes.csv"), EPISODE_HEADER, marks.episode_rows, |_, _| Ok(()))?;
+        let (event_hash, broken_events) = hash_events(&events_path, marks.event_bytes)?;
+        let events = match OpenOptions::new().append(true).open(&events_path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            file => Some(file.map_err(LabError::io("open", &events_path))?),
+        };
+        let number = |metric: Metric| last.as_ref().and_then(|row| cell(&header, row, metric.key));
+        let elapsed = number(metrics::TIME_TOTAL).unwrap_or(0.0);
+        let found = Found { elapsed, steps: number(metrics::STEPS), broken_events };
         let event_bytes = marks.event_bytes;
-        Ok((Self { progress, episodes, events, events_path, event_bytes, columns }, elapsed))
+        Ok((Self { progress, episodes, events, events_path, event_bytes, event_hash, columns }, found))
+    }
+
+    /// Removes everything that is newer than the checkpoint that [`Recorder::reopen`] was given.
+    pub fn truncate(&self) -> Result<(), LabError> {
+        self.progress.truncate()?;
+        self.episodes.truncate()?;
+        let Some(events) = &self.events else { return Ok(()) };
+        events.set_len(self.event_bytes).map_err(LabError::io("truncate", &self.events_path))
+    }
+
+    /// Writes the TensorBoard file again from the rows of `progress.csv`. For a file that is damaged or missing.
+    pub(crate) fn rebuild_events(&mut self) -> Result<(), LabError> {
+        let part = self.events_path.with_extension("tmp");
+        let tb = self.events_path.parent().unwrap_or(&part);
+        std::fs::create_dir_all(tb).map_err(LabError::io("create", tb))?;
+        self.events = Some(File::create(&part).map_err(LabError::io("create", &part))?);
+        (self.event_bytes, self.event_hash) = (0, Sha256::new());
+        self.write_event(&tensorboard::header(now()))?;
+        let mut lines = self.progress.lines()?;
+        for _ in 0..self.progress.rows() {
+            let Some(line) = lines.next()? else { break };
+            let cells = line.split(',').map(|cell| cell.parse().ok());
+            let row: Row = self.columns.iter().copied().zip(cells).collect();
+            self.write_row_event(&row)?;
+        }
+        self.sync_events()?;
+        std::fs::rename(&part, &self.events_path).map_err(LabError::io("rename", &part))
+    }
+
+    /// Returns the hashes of everything that is recorded. The time that this takes does not depend on the length of the
+    /// record.
+    pub fn hashes(&self) -> RecordHashes {
+        RecordHashes {
+            progress: self.progress.hash(),
+            episodes: self.episodes.hash(),
+            events: hex(&self.event_hash.clone().finalize()),
+        }
     }
 
     /// Writes the row and the finished episodes of an epoch, and returns the row.
@@ -216,6 +298,11 @@ impl Recorder {
         let cells: Vec<String> =
             row.iter().map(|(_, v)| v.map_or_else(String::new, |v| format!("{v}"))).collect();
         self.progress.append(&(cells.join(",") + "\n"))?;
+        self.write_row_event(row)
+    }
+
+    /// Writes a row to the TensorBoard events.
+    fn write_row_event(&mut self, row: &Row) -> Result<(), LabError> {
         let step = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
         let scalars = row.iter().filter_map(|(m, v)| Some((m.key, (*v)?)));
         self.write_event(&tensorboard::scalars(now(), step, scalars))
@@ -234,7 +321,7 @@ impl Recorder {
     pub fn sync(&self) -> Result<Marks, LabError> {
         self.progress.sync()?;
         self.episodes.sync()?;
-        self.events.sync_data().map_err(LabError::io("sync", &self.events_path))?;
+        self.sync_events()?;
         Ok(Marks {
             progress_rows: self.progress.rows(),
             episode_rows: self.episodes.rows(),
@@ -244,8 +331,47 @@ impl Recorder {
 
     fn write_event(&mut self, record: &[u8]) -> Result<(), LabError> {
         self.event_bytes += record.len() as u64;
-        self.events.write_all(record).map_err(LabError::io("write", &self.events_path))
+        hash_event(&mut self.event_hash, &record[12..record.len() - 4]);
+        let missing = || LabError::run(&self.events_path, "the file is missing");
+        let file = self.events.as_mut().ok_or_else(missing)?;
+        file.write_all(record).map_err(LabError::io("write", &self.events_path))
     }
+
+    fn sync_events(&self) -> Result<(), LabError> {
+        let Some(events) = &self.events else { return Ok(()) };
+        events.sync_data().map_err(LabError::io("sync", &self.events_path))
+    }
+}
+
+/// Adds an event to a hash.
+fn hash_event(hash: &mut Sha256, data: &[u8]) {
+    if let Some(kept) = tensorboard::clock_free(data) {
+        hash.update((kept.len() as u64).to_le_bytes());
+        hash.update(kept);
+    }
+}
+
+/// Hashes the clock-free part of the first `bytes` bytes of a TensorBoard file. The text says what is wrong with it.
+fn hash_events(path: &Path, bytes: u64) -> Result<(Sha256, Option<String>), LabError> {
+    let mut hash = Sha256::new();
+    let file = match epo_core::open_file(path, MOST_RECORD_BYTES) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((hash, Some("it is missing".into()))),
+        Err(e) => return Err(crate::csv::unreadable(path)(e)),
+    };
+    let mut file = BufReader::new(file).take(bytes);
+    while file.limit() > 0 {
+        let at = bytes - file.limit();
+        let data = match tensorboard::read_event(&mut file, MOST_EVENT_BYTES) {
+            Err(why) => return Ok((hash, Some(format!("{why} (at byte {at})")))),
+            Ok(data) => data.map_err(LabError::io("read", path))?,
+        };
+        if tensorboard::clock_free(&data).is_none() {
+            return Ok((hash, Some(format!("a record is not an event of this program (at byte {at})"))));
+        }
+        hash_event(&mut hash, &data);
+    }
+    Ok((hash, None))
 }
 
 fn header(columns: &[Metric]) -> String {
@@ -275,21 +401,61 @@ mod tests {
         let mut recorder = Recorder::create(dir.path(), columns.clone()).unwrap();
         recorder.write(&row(10.0, None, 0.5)).unwrap();
         recorder.episodes(&[one]).unwrap();
-        let marks = recorder.sync().unwrap();
+        let (marks, early) = (recorder.sync().unwrap(), recorder.hashes());
         recorder.write(&row(20.0, Some(1.0), 123.456)).unwrap();
         recorder.episodes(&[one, one]).unwrap();
-        let whole = recorder.sync().unwrap();
+        let (whole, late) = (recorder.sync().unwrap(), recorder.hashes());
         drop(recorder);
-        let (mut recorder, elapsed) = Recorder::reopen(dir.path(), columns.clone(), marks).unwrap();
-        assert_eq!(elapsed, 0.5);
+        let (mut recorder, found) = Recorder::reopen(dir.path(), columns.clone(), marks).unwrap();
+        assert_eq!((found.elapsed, found.steps, found.broken_events), (0.5, Some(10.0), None));
+        assert_eq!(recorder.hashes(), early);
+        recorder.truncate().unwrap();
         recorder.write(&row(20.0, Some(1.0), 9.0)).unwrap();
         recorder.episodes(&[one, one]).unwrap();
         assert_eq!(recorder.sync().unwrap(), whole, "the clock does not reach the marks");
+        assert_eq!(recorder.hashes(), late, "nor the hashes");
         let text = std::fs::read_to_string(dir.path().join("progress.csv")).unwrap();
         assert_eq!(text, "TotalEnvSteps,Metrics/EpRet,Time/Total\n10,,0.5\n20,1,9\n");
         let text = std::fs::read_to_string(dir.path().join("episodes.csv")).unwrap();
         assert_eq!(text.lines().nth(1), Some("7,0,1.5,2,7"));
-        std::fs::write(events_path(dir.path()), "short").unwrap();
-        assert!(Recorder::reopen(dir.path(), columns, marks).is_err());
+        // a damaged or missing TensorBoard file is named, and written again from the rows
+        for damage in [Some("short"), None] {
+            match damage {
+                Some(text) => std::fs::write(events_path(dir.path()), text).unwrap(),
+                None => std::fs::remove_file(events_path(dir.path())).unwrap(),
+            }
+            let (mut recorder, found) = Recorder::reopen(dir.path(), columns.clone(), whole).unwrap();
+            assert!(found.broken_events.is_some() && recorder.hashes() != late);
+            recorder.rebuild_events().unwrap();
+            recorder.truncate().unwrap();
+            assert_eq!((recorder.hashes(), recorder.sync().unwrap()), (late.clone(), whole));
+            let (recorder, found) = Recorder::reopen(dir.path(), columns.clone(), whole).unwrap();
+            assert!(found.broken_events.is_none() && recorder.hashes() == late);
+        }
+    }
+
+    /// Fails if a record with a doubled, missing or exchanged epoch is continued.
+    #[test]
+    fn the_epochs_of_a_record_count_from_0_without_a_gap() {
+        let columns = vec![metrics::EPOCH, metrics::STEPS];
+        let reopen = |rows: &str, n: u64| {
+            let dir = tempfile::tempdir().unwrap();
+            drop(Recorder::create(dir.path(), columns.clone()).unwrap());
+            std::fs::write(dir.path().join("progress.csv"), format!("Train/Epoch,TotalEnvSteps\n{rows}"))
+                .unwrap();
+            let marks = Marks { progress_rows: n, episode_rows: 0, event_bytes: 0 };
+            Recorder::reopen(dir.path(), columns.clone(), marks).map(drop).map_err(|e| e.to_string())
+        };
+        reopen("0,10\n1,20\n2,30\n", 3).unwrap();
+        reopen("0,10\n1,20\n1,20\n", 2).unwrap(); // rows after the checkpoint do not matter
+        for (rows, part) in [
+            ("0,10\n1,20\n1,20\n", "row 3 has epoch 1 instead of 2"),
+            ("1,10\n2,20\n3,30\n", "row 1 has epoch 1 instead of 0"),
+            ("0,10\n2,20\n1,30\n", "row 2 has epoch 2 instead of 1"),
+            ("0,10\nx,20\n2,30\n", "row 2 has epoch none instead of 1"),
+        ] {
+            let error = reopen(rows, 3).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -75,7 +75,8 @@ pub(crate) fn write_config(dir: &Path, run: &ResolvedRun, version: Option<&str>)
 
 /// Returns the version that started a run; `None` if its `config.toml` contains no version.
 pub(crate) fn begun_by(dir: &Path) -> Option<String> {
-    let table: toml::Table = fs::read_to_string(dir.join("config.toml")).ok()?.parse().ok()?;
+    let text = epo_core::read_text(&dir.join("config.toml"), epo_core::MOST_TEXT_BYTES).ok()?;
+    let table: toml::Table = text.parse().ok()?;
     Some(table.get(VERSION_KEY)?.as_str()?.to_owned())
 }
 
@@ -100,7 +101,7 @@ pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
 /// Returns the configuration of the run folder `dir`.
 pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
     let path = dir.join("config.toml");
-    let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+    let text = epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
     })?;

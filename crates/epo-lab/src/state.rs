@@ -68,6 +68,7 @@ pub(crate) struct Learner<'a> {
 pub(crate) struct Tensors {
     f32: BTreeMap<String, Vec<f32>>,
     f64: BTreeMap<String, Vec<f64>>,
+    shapes: BTreeMap<String, Vec<usize>>,
 }
 
 /// Returns the files of a checkpoint by name. `marks` has the current lengths of the files of the record.
@@ -127,8 +128,9 @@ pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Te
     let file = |name: &str| files.get(name).ok_or_else(|| format!("there is no {name}"));
     let state = serde_json::from_slice(file(STATE)?).map_err(|e| format!("{STATE}: {e}"))?;
     let parsed = SafeTensors::deserialize(file(TENSORS)?).map_err(|e| format!("{TENSORS}: {e}"))?;
-    let mut tensors = Tensors { f32: BTreeMap::new(), f64: BTreeMap::new() };
+    let mut tensors = Tensors { f32: BTreeMap::new(), f64: BTreeMap::new(), shapes: BTreeMap::new() };
     for (name, view) in parsed.iter() {
+        tensors.shapes.insert(name.to_owned(), view.shape().to_vec());
         let data = view.data();
         match view.dtype() {
             Dtype::F32 => {
@@ -152,8 +154,15 @@ pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(),
     if u64::from(state.epoch) != number {
         return Err(format!("it holds epoch {}, not {number}", state.epoch));
     }
-    let bad = tensors.f64.iter().find(|(_, data)| data.iter().any(|x| !x.is_finite()));
-    bad.map_or(Ok(()), |(name, _)| Err(format!("{name} has an entry that is not finite")))
+    // the moments of an optimiser may be infinite; everything else is finite in a healthy run
+    let networks = tensors.f32.iter().filter(|(name, _)| !name.contains(".adam."));
+    let bad_f32 = networks.filter(|(_, data)| data.iter().any(|x| !x.is_finite())).map(|(name, _)| name);
+    let bad_f64 = tensors.f64.iter().filter(|(_, data)| data.iter().any(|x| !x.is_finite()));
+    if let Some(name) = bad_f32.chain(bad_f64.map(|(name, _)| name)).next() {
+        return Err(format!("{name} has an entry that is not finite"));
+    }
+    let negative = tensors.f64.get("normalizer.m2").is_some_and(|m2| m2.iter().any(|x| *x < 0.0));
+    if negative { Err("normalizer.m2 has a negative entry".into()) } else { Ok(()) }
 }
 
 impl Learner<'_> {
@@ -161,6 +170,17 @@ impl Learner<'_> {
     pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {
         let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
         self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
+        for tensor in self.agent.tensors() {
+            let got = tensors.shapes.get(&tensor.name);
+            if got != Some(&tensor.shape) {
+                return Err(format!(
+                    "{} has the shape {:?}, but the configuration needs {:?}",
+                    tensor.name,
+                    got.map_or(&[][..], Vec::as_slice),
+                    tensor.shape
+                ));
+            }
+        }
         self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
         *self.normalizer = tensors.normalizer(state.seen, self.normalizer.moments().mean().len())?;
         Ok(())

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collect::ActionMap;
 use crate::config::ResolvedRun;
-use crate::evaluate::{ActionMode, load_agent};
+use crate::evaluate::ActionMode;
+use crate::snapshot::Snapshot;
 use crate::{LabError, runs};
 
 /// Policy, critics and normaliser of the newest intact checkpoint of a run folder.
@@ -42,7 +43,7 @@ impl TrainedPolicy {
     pub fn load(dir: &Path) -> Result<Self, LabError> {
         let run = runs::read_config(dir)?;
         let spec = env_spec(dir, &run)?;
-        let (agent, normalizer, state, loaded) = load_agent(dir, &run, &spec)?;
+        let Snapshot { agent, normalizer, algorithm: state, loaded, .. } = Snapshot::read(dir, &run, &spec, None)?;
         Ok(Self { run, spec, agent, normalizer, state, hash: loaded.hash, notes: loaded.passed_over })
     }
 

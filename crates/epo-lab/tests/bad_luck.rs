@@ -104,7 +104,8 @@ fn a_nan_from_an_environment_names_task_environment_seed_and_step() {
 #[test]
 fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = |path: &std::path::Path| match Trainer::resume(path, ResumeOptions::default(), &walk) {
+    let options = ResumeOptions { accept_changes: true, ..ResumeOptions::default() };
+    let refused = |path: &std::path::Path| match Trainer::resume(path, options, &walk) {
         Err(LabError::Run { why, .. }) => why,
         other => panic!("{other:?}"),
     };

@@ -57,7 +57,8 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
             std::fs::write(&progress, text + "1,2,").unwrap();
             drop(trainer);
             let mut trainer =
-                Trainer::resume(&path, ResumeOptions { threads: Some(2), steps: None }, &walk).unwrap();
+                Trainer::resume(&path, ResumeOptions { threads: Some(2), ..ResumeOptions::default() }, &walk)
+                    .unwrap();
             let end = trainer.train(&AtomicBool::new(false), |_| ()).unwrap();
             assert_eq!(end, whole, "{} stopped after {stop_after}", algo.name());
             assert_eq!(rows(&path), rows(&dir.path().join("whole")));
@@ -149,7 +150,7 @@ fn a_run_that_died_before_its_first_checkpoint_begins_again() {
 }
 
 fn resume(dir: &Path, steps: Option<u64>) -> Result<Trainer<'_>, LabError> {
-    Trainer::resume(dir, ResumeOptions { threads: None, steps }, &walk)
+    Trainer::resume(dir, ResumeOptions { steps, ..ResumeOptions::default() }, &walk)
 }
 
 /// This test fails in any of these cases:
@@ -222,7 +223,7 @@ fn a_run_of_the_released_variant_of_version_0_3_is_continued() {
     let state = String::from_utf8(files["state.json"].clone()).unwrap();
     files.insert("state.json".into(), state.replace("\"epo-released\"", "\"epo\"").into_bytes());
     std::fs::remove_dir_all(root.join("000001")).unwrap();
-    checkpoint::save(&root, 1, &files).unwrap();
+    checkpoint::save(&root, 1, &files, None).unwrap();
 
     let mut trainer = resume(&path, None).unwrap();
     assert_eq!(trainer.config(), &run);

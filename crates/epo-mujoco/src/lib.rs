@@ -47,6 +47,14 @@ pub enum Error {
     Allocate,
 }
 
+/// Number of fatal errors inside MuJoCo since the program began, in all threads.
+///
+/// Such an error ends the call in which it occurs. The simulation returns to its initial state and reports
+/// [`Trouble`], so it costs one episode.
+pub fn fatal_errors() -> u64 {
+    raw::fatal_errors()
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -2,9 +2,13 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+use sha2::{Digest, Sha256};
 
 use crate::Error;
 
@@ -12,6 +16,8 @@ use crate::Error;
 const NAME: &str = env!("EPO_MUJOCO_NAME");
 /// Folder in which the build found or put it.
 const BUILT_WITH: &str = env!("EPO_MUJOCO_DIR");
+/// SHA-256 of the library that the program was built with, in hexadecimal.
+const HASH: &str = env!("EPO_MUJOCO_SHA256");
 
 unsafe extern "C" {
     fn epo_open(path: *const c_char) -> *const c_char;
@@ -34,23 +40,27 @@ pub(crate) fn open() -> Result<(), Error> {
     OPENED.get_or_init(|| try_each(&candidates())).clone().map_err(Error::Library)
 }
 
-/// Returns the places where the library may be, the most specific first. They are the folder that `MUJOCO_LIB_DIR`
-/// names, the folder of [`set_library_dir`], the folder of the program, `lib` beside it, the folder of the build, and
-/// the places of the system's loader.
+/// Returns the places where the library may be, the most specific first: the folder that `MUJOCO_LIB_DIR` names and
+/// nothing else, if it is set; otherwise the folder of [`set_library_dir`], the folder of the program, `lib` beside it,
+/// the user's data folder, and the folder of the build.
 fn candidates() -> Vec<PathBuf> {
-    let variable = env::var_os("MUJOCO_LIB_DIR").map(PathBuf::from);
-    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(folder) = env::var_os("MUJOCO_LIB_DIR") {
+        return vec![PathBuf::from(folder).join(NAME)];
+    }
     let program = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let beside = program.iter().flat_map(|dir| [dir.clone(), dir.join("../lib")]);
-    let folders = variable.into_iter().chain(named).chain(beside).chain([PathBuf::from(BUILT_WITH)]);
-    folders.map(|dir| dir.join(NAME)).chain([PathBuf::from(NAME)]).collect()
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".local/share"));
+    let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("epo"));
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let folders = named.into_iter().chain(beside).chain(data).chain([PathBuf::from(BUILT_WITH)]);
+    folders.map(|dir| dir.join(NAME)).collect()
 }
 
 /// Opens the first library of the list that can be used. The error names every place and what was wrong there.
 fn try_each(paths: &[PathBuf]) -> Result<(), String> {
     let mut tried = String::new();
     for path in paths {
-        match open_at(path) {
+        match check(path).and_then(|()| open_at(path)) {
             Ok(()) => return Ok(()),
             Err(reason) => tried += &format!("\n  {}: {reason}", path.display()),
         }
@@ -58,11 +68,35 @@ fn try_each(paths: &[PathBuf]) -> Result<(), String> {
     Err(tried)
 }
 
-fn open_at(path: &Path) -> Result<(), String> {
-    let bare = path.parent() == Some(Path::new(""));
-    if !bare && !path.is_file() {
+/// Refuses a file that is not the library that the program was built with: it could give other results or do harm. The
+/// build folder is trusted, because the build has just checked it.
+fn check(path: &Path) -> Result<(), String> {
+    if !path.is_file() {
         return Err("no such file".into());
     }
+    if path.parent() == Some(Path::new(BUILT_WITH)) {
+        return Ok(());
+    }
+    let mut hash = Sha256::new();
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(|e| e.to_string())? {
+            0 => break,
+            n => hash.update(&buffer[..n]),
+        }
+    }
+    let got: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    match got == HASH {
+        true => Ok(()),
+        false => Err(format!(
+            "not the library that this program was built with (SHA-256 {got} instead of {HASH}); \
+             copy that one here, or build the program with MUJOCO_LIB_DIR set to this folder"
+        )),
+    }
+}
+
+fn open_at(path: &Path) -> Result<(), String> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
     // SAFETY: the path ends with a zero. `OnceLock` lets one thread in. Nothing else of this crate calls the library
     // before this has succeeded: a simulation begins with the compilation of a model, which calls this function first.
@@ -78,17 +112,23 @@ fn open_at(path: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// Fails if a library with another content is opened, or if the message does not say what to do.
     #[test]
     fn a_library_that_cannot_be_used_is_named_with_the_reason() {
         let folder = env::temp_dir().join(format!("epo-mujoco-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let broken = folder.join(NAME);
-        std::fs::write(&broken, "not a library").unwrap();
-        let error = try_each(&[folder.join("none").join(NAME), broken.clone()]).unwrap_err();
+        let (changed, copy) = (folder.join(NAME), folder.join("copy"));
+        let mut bytes = std::fs::read(Path::new(BUILT_WITH).join(NAME)).unwrap();
+        std::fs::write(&copy, &bytes).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&changed, bytes).unwrap();
+        let error = try_each(&[folder.join("none").join(NAME), changed.clone()]).unwrap_err();
+        let same = check(&copy);
         std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(same, Ok(()), "a copy of the library of the build");
         assert!(error.contains("no such file"), "{error}");
-        let line = error.lines().find(|line| line.contains(broken.to_str().unwrap())).unwrap();
-        assert!(line.contains("invalid ELF header") || line.contains("file too short"), "{line}");
+        let line = error.lines().find(|line| line.contains(changed.to_str().unwrap())).unwrap();
+        assert!(line.contains(HASH) && line.contains("build the program with MUJOCO_LIB_DIR"), "{line}");
     }
 
     /// Kills: a folder that is named and not looked into, or looked into after the folder of the build.

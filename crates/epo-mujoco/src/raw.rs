@@ -56,6 +56,13 @@ unsafe extern "C" {
     fn epo_n_contacts(d: D) -> c_int;
     fn epo_contact_geoms(d: D, i: c_int) -> *const [c_int; 2];
     fn epo_geom_shape(m: M, geom: c_int) -> c_int;
+    fn epo_fatal_errors() -> std::ffi::c_ulong;
+}
+
+/// Number of fatal errors inside MuJoCo since the program began.
+pub(crate) fn fatal_errors() -> u64 {
+    // SAFETY: it reads a counter.
+    unsafe { epo_fatal_errors() }
 }
 
 /// A model and its data.

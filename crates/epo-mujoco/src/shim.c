@@ -4,6 +4,7 @@
 // own headers check every type here; `raw.rs` declares the functions below for Rust.
 
 #include <dlfcn.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +24,49 @@
 static struct { FUNCTIONS(FIELD) } mujoco;
 
 // By itself MuJoCo prints warnings and writes them to MUJOCO_LOG.TXT. They are counted in the data, where
-// epo_trouble finds them, so they are dropped here. After an error MuJoCo cannot continue and C frames cannot be
-// unwound: the message is printed and the process ends with code 1.
+// epo_trouble finds them, so they are dropped here.
+//
+// After a fatal error MuJoCo cannot continue the call that it is in. GUARDED leaves that call by a jump, as MuJoCo's own
+// Python package does. Only frames of C lie between: this file calls MuJoCo, and MuJoCo calls on_message. Outside of
+// GUARDED the message is printed and the process ends with code 1.
+static _Thread_local jmp_buf *landing;
+static _Thread_local int out_of_memory;
+static unsigned long fatal_errors;
+
 static void on_message(const mjLogMessage *message) {
-  if (message->level == mjLOG_ERROR) {
+  if (message->level != mjLOG_ERROR) return;
+  if (!landing) {
     fprintf(stderr, "error: MuJoCo cannot continue: %s\n", message->subject);
     exit(1);
   }
+  fprintf(stderr, "warning: a fatal error of MuJoCo ends an episode: %s\n", message->subject);
+  out_of_memory = strstr(message->subject, "memory") || strstr(message->subject, "arena");
+  __atomic_add_fetch(&fatal_errors, 1, __ATOMIC_RELAXED);
+  longjmp(*landing, 1);
 }
+
+// Runs `call`; after a fatal error in it, runs `otherwise` instead.
+#define GUARDED(call, otherwise)  \
+  do {                            \
+    jmp_buf here;                 \
+    landing = &here;              \
+    if (setjmp(here) == 0) {      \
+      call;                       \
+      landing = NULL;             \
+    } else {                      \
+      landing = NULL;             \
+      otherwise;                  \
+    }                             \
+  } while (0)
+
+// Gives the data a valid state after a fatal error: the initial one, with the error noted for epo_trouble.
+static void give_up(const mjModel *m, mjData *d) {
+  mujoco.mj_resetData(m, d); // it also empties the arena and the stack that the error left behind
+  d->warning[out_of_memory ? mjWARN_CNSTRFULL : mjWARN_BADQACC].number = 1;
+}
+
+// Number of fatal errors since the program began.
+unsigned long epo_fatal_errors(void) { return __atomic_load_n(&fatal_errors, __ATOMIC_RELAXED); }
 
 // Opens the library. Returns NULL, or the reason why it cannot be used, valid until the next call.
 const char *epo_open(const char *path) {
@@ -59,14 +95,22 @@ mjModel *epo_compile(const char *xml, int length, char *error, int error_size) {
   mujoco.mj_deleteVFS(&vfs);
   return model;
 }
-mjModel *epo_copy_model(const mjModel *m) { return mujoco.mj_copyModel(NULL, m); }
+mjModel *epo_copy_model(const mjModel *m) {
+  mjModel *volatile copy = NULL;
+  GUARDED(copy = mujoco.mj_copyModel(NULL, m), copy = NULL);
+  return copy;
+}
 void epo_delete_model(mjModel *m) { mujoco.mj_deleteModel(m); }
-mjData *epo_make_data(const mjModel *m) { return mujoco.mj_makeData(m); }
+mjData *epo_make_data(const mjModel *m) {
+  mjData *volatile data = NULL;
+  GUARDED(data = mujoco.mj_makeData(m), data = NULL);
+  return data;
+}
 void epo_delete_data(mjData *d) { mujoco.mj_deleteData(d); }
 int epo_find_body(const mjModel *m, const char *name) { return mujoco.mj_name2id(m, mjOBJ_BODY, name); }
 int epo_find_geom(const mjModel *m, const char *name) { return mujoco.mj_name2id(m, mjOBJ_GEOM, name); }
 const char *epo_geom_name(const mjModel *m, int geom) { return mujoco.mj_id2name(m, mjOBJ_GEOM, geom); }
-void epo_set_const(mjModel *m, mjData *d) { mujoco.mj_setConst(m, d); }
+void epo_set_const(mjModel *m, mjData *d) { GUARDED(mujoco.mj_setConst(m, d), give_up(m, d)); }
 void epo_set_total_mass(mjModel *m, double kilograms) { mujoco.mj_setTotalmass(m, kilograms); }
 size_t epo_bytes(const mjModel *m, const mjData *d) {
   return (size_t)mujoco.mj_sizeModel(m) + (size_t)d->narena + (size_t)d->nbuffer + sizeof(mjData);
@@ -75,10 +119,10 @@ size_t epo_arena_used(const mjData *d) { return (size_t)d->maxuse_arena; }
 
 // ---- stepping
 
-void epo_step(const mjModel *m, mjData *d) { mujoco.mj_step(m, d); }
-void epo_step2(const mjModel *m, mjData *d) { mujoco.mj_step2(m, d); }
-void epo_forward(const mjModel *m, mjData *d) { mujoco.mj_forward(m, d); }
-void epo_rne_post_constraint(const mjModel *m, mjData *d) { mujoco.mj_rnePostConstraint(m, d); }
+void epo_step(const mjModel *m, mjData *d) { GUARDED(mujoco.mj_step(m, d), give_up(m, d)); }
+void epo_step2(const mjModel *m, mjData *d) { GUARDED(mujoco.mj_step2(m, d), give_up(m, d)); }
+void epo_forward(const mjModel *m, mjData *d) { GUARDED(mujoco.mj_forward(m, d), give_up(m, d)); }
+void epo_rne_post_constraint(const mjModel *m, mjData *d) { GUARDED(mujoco.mj_rnePostConstraint(m, d), give_up(m, d)); }
 void epo_normalize_quat(const mjModel *m, mjData *d) { mujoco.mj_normalizeQuat(m, d->qpos); }
 void epo_reset(const mjModel *m, mjData *d) { mujoco.mj_resetData(m, d); }
 void epo_check_state(const mjModel *m, mjData *d) { mujoco.mj_checkPos(m, d), mujoco.mj_checkVel(m, d); }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use epo_mujoco::{BodyId, Error, Shape, Sim, Trouble};
+use epo_mujoco::{BodyId, Error, Shape, Sim, Trouble, fatal_errors};
 
 /// A model with a floor, a box above it, a ball welded to a mocap body, a fixed mark, and a slider with a motor.
 const SCENE: &str = r#"<mujoco>
@@ -205,6 +205,49 @@ fn too_many_contacts_for_the_arena_are_reported() {
     sim.forward();
     assert_eq!(sim.trouble(), Some(Trouble::OutOfMemory));
     assert!(!Path::new("MUJOCO_LOG.TXT").exists());
+}
+
+/// A fatal error inside MuJoCo would end the process, and this test with it, if its call were not left by a jump. Fails
+/// also if the simulation cannot be used afterwards, or if its memory is not empty again.
+#[test]
+fn a_fatal_error_inside_mujoco_costs_one_episode() {
+    let balls: String = (0..20)
+        .map(|i| {
+            format!(
+                "<body pos='{} 0 .3'><freejoint/><geom size='.1' condim='6'/></body>",
+                0.19 * f64::from(i)
+            )
+        })
+        .collect();
+    let (mut fatal, mut whole) = (0, 0);
+    // the stack of a step is too small in some of these sizes; the size at which this begins is MuJoCo's affair
+    for kilobytes in [20, 30, 40, 60, 80, 120, 200, 400, 2000] {
+        let xml = format!(
+            "<mujoco><size memory='{kilobytes}K'/><worldbody><geom type='plane' size='9 9 .1'/>{balls}</worldbody></mujoco>"
+        );
+        let Ok(mut sim) = Sim::from_xml(&xml) else { continue };
+        let before = fatal_errors();
+        for _ in 0..3 {
+            sim.reset();
+            let first = bits(sim.qpos());
+            let began = fatal_errors();
+            for _ in 0..300 {
+                sim.step();
+                if sim.trouble().is_some() {
+                    break;
+                }
+            }
+            if fatal_errors() > began {
+                assert_eq!(sim.trouble(), Some(Trouble::OutOfMemory), "{kilobytes}K");
+                assert_eq!(bits(sim.qpos()), first, "back in the initial state");
+            }
+        }
+        match fatal_errors() - before {
+            0 => whole += 1,
+            n => fatal += n,
+        }
+    }
+    assert!(fatal >= 3 && whole >= 1, "{fatal} fatal errors, {whole} sizes without");
 }
 
 #[test]

@@ -6,36 +6,27 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Maximum size of a configuration, evaluation or manifest, in bytes; larger files are not read.
-pub(crate) const MOST_BYTES: u64 = 16 << 20;
+use epo_core::MOST_TEXT_BYTES;
+
 /// Maximum size of a `progress.csv`, in bytes; larger files are not read.
 pub(crate) const MOST_RECORD_BYTES: u64 = 4 << 30;
 
 /// Opens a regular file of at most `most` bytes; `None` if it does not exist. The error is a full sentence.
-///
-/// A FIFO or a device is refused before it is opened, because reading it could block or never end.
 pub(crate) fn open(path: &Path, most: u64) -> Result<Option<(File, fs::Metadata)>, String> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let wrong = |why: String| format!("{name} cannot be read: {why}.");
-    let about = match fs::metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        about => about.map_err(|e| wrong(e.to_string()))?,
-    };
-    if !about.is_file() {
-        return Err(wrong("it is not a regular file".into()));
+    let opened = epo_core::open_file(path, most).and_then(|file| Ok((file.metadata()?, file)));
+    match opened {
+        Ok((about, file)) => Ok(Some((file, about))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(format!("{name} cannot be read: {e}.")),
     }
-    if about.len() > most {
-        return Err(wrong(format!("it has {} bytes, and at most {most} are read", about.len())));
-    }
-    let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
-    Ok(Some((file, about)))
 }
 
-/// Reads a regular file of at most [`MOST_BYTES`] bytes as text; `None` if it does not exist.
+/// Reads a regular file of at most [`MOST_TEXT_BYTES`] bytes as text; `None` if it does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, String> {
-    let Some((file, _)) = open(path, MOST_BYTES)? else { return Ok(None) };
+    let Some((file, _)) = open(path, MOST_TEXT_BYTES)? else { return Ok(None) };
     let mut bytes = Vec::new();
-    let read = file.take(MOST_BYTES).read_to_end(&mut bytes);
+    let read = file.take(MOST_TEXT_BYTES).read_to_end(&mut bytes);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     read.map_err(|e| format!("{name} cannot be read: {e}."))?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))

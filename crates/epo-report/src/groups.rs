@@ -107,7 +107,7 @@ pub struct Group {
 }
 
 /// Returns true for configuration keys that do not separate groups, such as the seed.
-pub(crate) fn is_incidental(path: &str) -> bool {
+pub fn is_incidental(path: &str) -> bool {
     const KEYS: [&str; 8] = [
         "run.seed",
         "run.task",
@@ -161,11 +161,16 @@ const REACHED: f64 = 0.9;
 
 /// Returns the groups of runs, sorted by task and then in the order of the legend.
 pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<Group> {
-    let labels = labels(&runs);
-    let mut sorted: BTreeMap<((usize, String), usize, Label), Vec<Run>> = BTreeMap::new();
+    let settings = runs.iter().map(|run| Settings {
+        source: run.source,
+        algo: &run.algo,
+        task: &run.task,
+        config: &run.config,
+    });
+    let labels = labels(&settings.collect::<Vec<_>>());
+    let mut sorted: BTreeMap<Place, Vec<Run>> = BTreeMap::new();
     for (run, label) in runs.into_iter().zip(labels) {
-        let place = ((task_rank(&run.task), run.task.clone()), rank(&label.name), label);
-        sorted.entry(place).or_default().push(run);
+        sorted.entry(place(&run.task, label)).or_default().push(run);
     }
     let mut groups: Vec<Group> = sorted
         .into_iter()
@@ -193,20 +198,44 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
 /// Maximum length of the differing settings in a legend. If they are longer, variants are called A, B, …
 const LONGEST: usize = 40;
 
+/// Name of a group of runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Label {
-    name: String,
-    variant: Option<String>,
+pub struct Label {
+    /// Name in legends and tables.
+    pub name: String,
+    /// Settings that differ from other runs of the algorithm. `Some` only if the name has a letter in their place.
+    pub variant: Option<String>,
+}
+
+/// What determines the group of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Program that wrote the run folder.
+    pub source: Source,
+    /// Name of the algorithm.
+    pub algo: &'a str,
+    /// Task id.
+    pub task: &'a str,
+    /// All settings as text, by dotted name.
+    pub config: &'a BTreeMap<String, String>,
+}
+
+/// Sorting key of a group: task, then place in the legend.
+pub type Place = ((usize, String), usize, Label);
+
+/// Returns the sorting key of a group. Equal keys mean the same group.
+pub fn place(task: &str, label: Label) -> Place {
+    ((task_rank(task), task.to_owned()), rank(&label.name), label)
 }
 
 /// Text that is shown for a key that a run does not have.
 const NOT_SET: &str = "not set";
 
 /// Returns a name for each run: its algorithm, and the settings that differ among runs of that algorithm and task.
-fn labels(runs: &[Run]) -> Vec<Label> {
+pub fn labels(runs: &[Settings<'_>]) -> Vec<Label> {
     let mut experiments: BTreeMap<(Source, &str, &str), Vec<usize>> = BTreeMap::new();
     for (i, run) in runs.iter().enumerate() {
-        experiments.entry((run.source, &run.algo, &run.task)).or_default().push(i);
+        experiments.entry((run.source, run.algo, run.task)).or_default().push(i);
     }
     let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
     let mut known: BTreeMap<(Source, &str, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -229,11 +258,11 @@ fn labels(runs: &[Run]) -> Vec<Label> {
         }
         known.insert((source, algo, task), values.into_keys().collect());
     }
-    let differences = |run: &Run| {
-        let keys = varying.get(&(run.source, run.algo.as_str())).into_iter().flatten();
+    let differences = |run: &Settings<'_>| {
+        let keys = varying.get(&(run.source, run.algo)).into_iter().flatten();
         let parts = keys.filter_map(|key| {
             let name = key.rsplit('.').next().unwrap_or(key);
-            let known = known[&(run.source, &*run.algo, &*run.task)].contains(key);
+            let known = known[&(run.source, run.algo, run.task)].contains(key);
             let value = run.config.get(*key).map(String::as_str).or(known.then_some(NOT_SET))?;
             Some(format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
         });
@@ -242,7 +271,7 @@ fn labels(runs: &[Run]) -> Vec<Label> {
     let own: Vec<String> = runs.iter().map(differences).collect();
     let mut variants: BTreeMap<(Source, &str), BTreeMap<&str, usize>> = BTreeMap::new();
     for (run, own) in runs.iter().zip(&own) {
-        variants.entry((run.source, &run.algo)).or_default().insert(own, 0);
+        variants.entry((run.source, run.algo)).or_default().insert(own, 0);
     }
     let mut long = BTreeSet::new();
     for (algorithm, all) in &mut variants {
@@ -251,8 +280,8 @@ fn labels(runs: &[Run]) -> Vec<Label> {
             long.insert(*algorithm);
         }
     }
-    let label = |(run, own): (&Run, &String)| {
-        let (algo, key) = (display(run.source, &run.algo), (run.source, run.algo.as_str()));
+    let label = |(run, own): (&Settings<'_>, &String)| {
+        let (algo, key) = (display(run.source, run.algo), (run.source, run.algo));
         match long.contains(&key) {
             _ if own.is_empty() => Label { name: algo, variant: None },
             false => Label { name: format!("{algo}, {own}"), variant: None },

@@ -212,13 +212,40 @@ fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<
     }
 }
 
-/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
-///
-/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
-pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
-    let read = |name: &str| read_text(&dir.join(name));
-    let mut notes = Vec::new();
-    let (source, config) = match (read("config.toml")?, read("config.json")?) {
+/// What the configuration of a run says.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Program that wrote the folder.
+    pub source: Source,
+    /// Task id.
+    pub task: String,
+    /// Name of the algorithm.
+    pub algo: String,
+    /// Seed.
+    pub seed: u64,
+    /// Limit on the mean episode cost; `None` if the configuration has none.
+    pub limit: Option<f64>,
+    /// All settings as text, by dotted name.
+    pub config: BTreeMap<String, String>,
+}
+
+impl Identity {
+    /// Returns the identity of the run in the folder `dir`, from the texts of its `config.toml` and `config.json`.
+    ///
+    /// The folder itself is not read; its name replaces a task, algorithm or seed that the configuration lacks.
+    pub fn parse(dir: &Path, toml: Option<&str>, json: Option<&str>) -> Result<Self, String> {
+        let (source, config) = parse_config(toml, json)?;
+        let (task, algo, seed) = identity(dir, source, &config)?;
+        Ok(Self { source, task, algo, seed, limit: limit_of(source, &config), config })
+    }
+}
+
+/// Returns the program that wrote a configuration, and all settings as text, by dotted name.
+fn parse_config(
+    toml: Option<&str>,
+    json: Option<&str>,
+) -> Result<(Source, BTreeMap<String, String>), String> {
+    match (toml, json) {
         (Some(text), _) => {
             let mut table: toml::Table = text
                 .parse()
@@ -227,15 +254,24 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             let mut config = flat(&table);
             // versions without this key had published physics only
             config.entry("run.physics".to_owned()).or_insert_with(|| "published".to_owned());
-            (Source::Epo, config)
+            Ok((Source::Epo, config))
         }
         (None, Some(text)) => {
             let table: serde_json::Map<_, _> =
-                serde_json::from_str(&text).map_err(|e| format!("config.json is broken: {e}."))?;
-            (Source::OmniSafe, flat(&table))
+                serde_json::from_str(text).map_err(|e| format!("config.json is broken: {e}."))?;
+            Ok((Source::OmniSafe, flat(&table)))
         }
-        (None, None) => return Err("There is neither a config.toml nor a config.json.".into()),
-    };
+        (None, None) => Err("There is neither a config.toml nor a config.json.".into()),
+    }
+}
+
+/// Reads one run folder. `limit` is the cost limit of a run whose configuration has none.
+///
+/// `Err` says why the run cannot be shown. The list in `Ok` says what was left out.
+pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), String> {
+    let read = |name: &str| read_text(&dir.join(name));
+    let mut notes = Vec::new();
+    let (source, config) = parse_config(read("config.toml")?.as_deref(), read("config.json")?.as_deref())?;
     let version = config.get(VERSION_KEY).filter(|_| source == Source::Epo);
     let version = version.and_then(|version| version_note(version));
     let mut given = None;
@@ -262,6 +298,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
     notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
+    notes.extend(accepted_changes(dir));
     let (evaluations, evaluated) = evaluations(dir, &mut notes);
     let run = Run {
         path: dir.to_owned(),
@@ -282,6 +319,26 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         written,
     };
     Ok((run, notes))
+}
+
+/// Returns one note for every time that a user accepted changes of the folder (`changes.json`).
+fn accepted_changes(dir: &Path) -> Vec<String> {
+    let text = match read_text(&dir.join("changes.json")) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(text)) => text,
+        Err(e) => return vec![e],
+    };
+    let list: Vec<serde_json::Value> = match serde_json::from_str(&text) {
+        Ok(list) => list,
+        Err(e) => return vec![format!("changes.json is broken: {e}.")],
+    };
+    let note = |entry: &serde_json::Value| {
+        let epoch = entry.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or_default();
+        let changes = entry.get("changes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+        let changes: Vec<&str> = changes.iter().filter_map(serde_json::Value::as_str).collect();
+        format!("Careful: after epoch {epoch} the run went on with changes ({}).", changes.join("; "))
+    };
+    list.iter().map(note).collect()
 }
 
 /// Returns the evaluations of a run folder, and the hash of the evaluated checkpoint.
@@ -673,6 +730,22 @@ mod tests {
         ] {
             assert!(said(name).contains(part), "{name}: “{}” does not contain “{part}”", said(name));
         }
+    }
+
+    /// Fails if changes that a user accepted are not shown in the report.
+    #[test]
+    fn accepted_changes_are_noted() {
+        let dir = folder(&[("config.toml", CONFIG), ("progress.csv", &progress("0,1,2,10\n"))]);
+        let notes = || read_run(dir.path(), None).unwrap().1.join(" ");
+        assert!(!notes().contains("changes"));
+        let list = r#"[{"epoch": 3, "changes": ["config.toml: `train.gamma` is 0.9"], "found": "ab"}]"#;
+        fs::write(dir.path().join("changes.json"), list).unwrap();
+        assert!(
+            notes()
+                .contains("after epoch 3 the run went on with changes (config.toml: `train.gamma` is 0.9)")
+        );
+        fs::write(dir.path().join("changes.json"), "{").unwrap();
+        assert!(notes().contains("changes.json is broken"));
     }
 
     #[test]

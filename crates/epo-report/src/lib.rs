@@ -13,7 +13,7 @@ pub mod date;
 mod evaluation;
 mod figures;
 mod files;
-mod groups;
+pub mod groups;
 pub mod history;
 mod page;
 pub mod plot;
@@ -30,6 +30,7 @@ use std::path::{Component, Path, PathBuf};
 pub use evaluation::{Evaluation, Policy};
 pub use files::printable;
 pub use groups::{Band, Group, RunResults};
+pub use table::csv_text;
 
 use figures::Figures;
 use history::{Note, read_runs};

@@ -94,7 +94,7 @@ impl Part<'_> {
 }
 
 /// Returns a text as a cell of a CSV file. An apostrophe precedes a text that a spreadsheet would read as a formula.
-pub(crate) fn csv_text(text: &str) -> String {
+pub fn csv_text(text: &str) -> String {
     let text = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         true => format!("'{text}"),
         false => text.to_owned(),

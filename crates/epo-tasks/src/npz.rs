@@ -5,14 +5,13 @@
 //! not for the size that a header states.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 /// Largest size of one array in bytes. No array of an episode comes near it.
-const MAX_ARRAY_BYTES: u64 = 1 << 28;
-/// Largest size of all arrays of a file together, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 29;
+const MAX_ARRAY_BYTES: u64 = 1 << 26;
+/// Largest size of a file, and of all its arrays together, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 27;
 /// Largest length of a header in bytes. NumPy's own limit is 10,000.
 const MAX_HEADER_BYTES: usize = 10_000;
 
@@ -74,7 +73,7 @@ pub struct Npz {
 impl Npz {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, NpzError> {
-        Self::read(BufReader::new(File::open(path)?))
+        Self::read(BufReader::new(epo_core::open_file(path, MAX_FILE_BYTES)?))
     }
 
     /// Reads an archive.

@@ -122,6 +122,40 @@ impl TaskEnv {
         self.goal_met
     }
 
+    /// The distance that has to become small to meet the goal, in metres; `None` if the task has no goal. In Push it is that
+    /// of the box from the goal, in the other tasks that of the robot.
+    pub fn goal_distance(&self) -> Option<f64> {
+        match &self.world {
+            World::Navigation(w) => w.goal_distance(),
+            World::Velocity(_) => None,
+        }
+    }
+
+    /// The speed of the last step that a velocity task compares with its limit, in m/s; `None` for other tasks. It is 0
+    /// after a reset.
+    pub fn speed(&self) -> Option<f64> {
+        match &self.world {
+            World::Navigation(_) => None,
+            World::Velocity(w) => Some(w.speed()),
+        }
+    }
+
+    /// The lidar rings of an observation; none in velocity tasks.
+    pub fn lidar_rings(&self) -> Vec<navigation::LidarRing> {
+        match &self.world {
+            World::Navigation(w) => w.lidar_rings(),
+            World::Velocity(_) => Vec::new(),
+        }
+    }
+
+    /// The body of the robot, or the torso of a walker.
+    pub fn robot(&self) -> epo_mujoco::BodyId {
+        match &self.world {
+            World::Navigation(w) => w.robot(),
+            World::Velocity(_) => epo_mujoco::BodyId(1),
+        }
+    }
+
     /// Simulated time since the reset, in seconds.
     pub fn time(&self) -> f64 {
         self.sim().time()
@@ -273,6 +307,34 @@ mod tests {
             Err(EnvError::NeedsReset),
             "a failed reset must not start an episode"
         );
+    }
+
+    /// Kills: a distance that is not the one behind the reward, rings that start elsewhere, and a speed that is not the one
+    /// that costs.
+    #[test]
+    fn a_viewer_reads_what_reward_cost_and_observation_are_made_of() {
+        let (mut env, mut obs) = begun("SafetyPointGoal1-v0");
+        let before = env.goal_distance().unwrap();
+        let step = env.step(&[1.0, 0.3], &mut obs).unwrap();
+        assert!((before - env.goal_distance().unwrap() - step.reward).abs() < 1e-12, "{step:?}");
+        let rings = env.lidar_rings();
+        let names: Vec<_> = rings.iter().map(|ring| ring.object).collect();
+        assert_eq!(names, ["goal", "hazard", "vase"]);
+        assert_eq!(rings.last().unwrap().entries.end, obs.len());
+        let near = obs[rings[0].entries.clone()].iter().copied().fold(0.0, f64::max);
+        let want = 1.0 - env.goal_distance().unwrap() / rings[0].range; // the largest reading of a ring with one object
+        assert!((near - want.max(0.0)).abs() < 1e-9, "{near} {want}");
+
+        let (mut env, mut obs) = begun("SafetySwimmerVelocity-v1");
+        assert_eq!((env.speed(), env.goal_distance()), (Some(0.0), None));
+        let limit = env.info().speed_limit.unwrap();
+        let costs = (0..100).map(|t| {
+            let step = env.step(&[if t % 20 < 10 { 1.0 } else { -1.0 }, 0.5], &mut obs).unwrap();
+            assert_eq!(step.cost > 0.0, env.speed().unwrap() > limit, "step {t}");
+            step.cost
+        });
+        let paid: f64 = costs.sum();
+        assert!(paid > 0.0 && paid < 100.0, "{paid}");
     }
 
     #[test]

@@ -136,7 +136,8 @@ fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<MetricComparison>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = epo_core::read_text(path, epo_core::MOST_TEXT_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     match serde_json::from_str(&text) {
         Ok(rows) => Ok(rows),
         Err(e) => bail!("{} does not hold results of `epo bench physics`: {e}", path.display()),

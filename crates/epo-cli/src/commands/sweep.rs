@@ -62,7 +62,7 @@ impl How {
 
 /// Runs all configurations of a sweep file.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let text = std::fs::read_to_string(&args.file)
+    let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let runs = SweepFile::parse(&text).and_then(|file| file.plan()).map_err(usage)?;
     if args.dry_run {

@@ -15,7 +15,7 @@ use crate::progress::{Progress, with_bar};
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
 #[command(
-    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--steps <STEPS>] [--threads <THREADS>]"
+    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--steps <STEPS>] [--threads <THREADS>] [--accept-changes]"
 )]
 pub(crate) struct Args {
     /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Continue the run in this folder from its last checkpoint, until its end or until --steps
     #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
+    /// With --resume: go on although the configuration or the record was changed since the checkpoint
+    #[arg(long, requires = "resume")]
+    accept_changes: bool,
     /// Print no progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -75,7 +78,8 @@ impl ConfigArgs {
     /// Returns the configuration: arguments override the file, and the file overrides the defaults.
     pub(crate) fn resolve(&self, task: Option<&str>) -> anyhow::Result<ResolvedRun> {
         let file = self.config.as_ref().map(|path| {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+            epo_core::read_text(path, epo_core::MOST_TEXT_BYTES)
+                .with_context(|| format!("cannot read {}", path.display()))
         });
         let file = file.transpose()?;
         let threads = self.threads.map(|n| n.to_string());
@@ -104,13 +108,13 @@ impl ConfigArgs {
     }
 
     /// Returns the settings that may change when a run is resumed.
-    fn resume_options(&self) -> anyhow::Result<ResumeOptions> {
+    fn resume_options(&self, accept_changes: bool) -> anyhow::Result<ResumeOptions> {
         // `--steps` is parsed as for a new run, so it accepts 1e6 and gives the same error messages.
         let steps = match &self.steps {
             Some(steps) => Some(ResolvedRun::from_layers(None, &[format!("run.steps={steps}")])?.run.steps),
             None => None,
         };
-        Ok(ResumeOptions { threads: self.threads, steps })
+        Ok(ResumeOptions { threads: self.threads, steps, accept_changes })
     }
 }
 
@@ -137,7 +141,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let make_env = runs::task_maker(&run.run.task, run.run.physics)?;
     let mut trainer = match &args.resume {
-        Some(dir) => Trainer::resume(dir, args.config.resume_options()?, &make_env)?,
+        Some(dir) => Trainer::resume(dir, args.config.resume_options(args.accept_changes)?, &make_env)?,
         None => Trainer::create(&dir, run, &make_env)?,
     };
     let run = trainer.config().clone();

@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::csv::MOST_RECORD_BYTES;
+
 use super::journal::{Ended, Held, Journal, Process, Standing};
 use super::plan::Planned;
 
@@ -402,7 +404,8 @@ fn last_lines(log: &Path) -> String {
 /// Returns `TotalEnvSteps` of the last complete row of a `progress.csv`.
 fn last_steps(progress: &Path) -> Option<u64> {
     let mut header = String::new();
-    io::BufRead::read_line(&mut io::BufReader::new(File::open(progress).ok()?), &mut header).ok()?;
+    let file = epo_core::open_file(progress, MOST_RECORD_BYTES).ok()?.take(1 << 20);
+    io::BufRead::read_line(&mut io::BufReader::new(file), &mut header).ok()?;
     let column = header.trim_end().split(',').position(|c| c == "TotalEnvSteps")?;
     let text = tail(progress, 8192).ok()?;
     let whole = &text[..=text.rfind('\n')?];
@@ -411,11 +414,11 @@ fn last_steps(progress: &Path) -> Option<u64> {
 }
 
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = epo_core::open_file(path, MOST_RECORD_BYTES)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
     let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
+    file.take(bytes).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 /// A lease of another machine may be taken over if it has not changed for this time.
 const STILL: Duration = Duration::from_secs(120);
+/// Maximum length of a lease, in bytes. A longer file counts as half-written.
+const MOST_LEASE_BYTES: u64 = 1 << 16;
 
 /// Identifies a process. A later process with the same process id has another start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +168,7 @@ impl Journal {
 
     fn ended(&self, id: &str, name: &str) -> io::Result<Option<Ended>> {
         let path = self.folder(id).join(name);
-        match fs::read_to_string(&path) {
+        match epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES) {
             Ok(text) => Ok(serde_json::from_str(&text).ok()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(at(&path)(e)),
@@ -187,7 +189,8 @@ impl Journal {
         }
         let Some(number) = newest else { return Ok(None) };
         // on a shared disk, a lease may be unreadable while it is replaced; it is then treated as half-written
-        Ok(Some((number, fs::read_to_string(self.lease_path(id, number)).unwrap_or_default())))
+        let lease = epo_core::read_text(&self.lease_path(id, number), MOST_LEASE_BYTES);
+        Ok(Some((number, lease.unwrap_or_default())))
     }
 
     fn lease_path(&self, id: &str, number: u32) -> PathBuf {

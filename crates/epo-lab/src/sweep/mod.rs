@@ -6,4 +6,4 @@ mod plan;
 
 pub use drive::{DriveOptions, Fate, Overview, Running, die_with_parent, drive, run_folder};
 pub use journal::Ended;
-pub use plan::{PlanError, Planned, SweepFile};
+pub use plan::{MOST_RUNS, PlanError, Planned, SweepFile};

@@ -54,6 +54,12 @@ impl Planned {
 #[error("{}", .0.join("\n"))]
 pub struct PlanError(pub Vec<String>);
 
+/// Maximum number of runs of a sweep.
+pub const MOST_RUNS: usize = 100_000;
+
+/// Maximum number of mistakes that are named.
+const MOST_MISTAKES: usize = 20;
+
 /// A parsed sweep file. [`SweepFile::plan`] checks its values; they can be replaced before that.
 #[derive(Clone, Debug, Default)]
 pub struct SweepFile {
@@ -120,7 +126,22 @@ impl SweepFile {
     }
 
     /// Returns all runs of the sweep in the order in which they start, or all mistakes.
+    ///
+    /// # Errors
+    /// If a run has a mistake, or the sweep has more than [`MOST_RUNS`] runs.
     pub fn plan(&self) -> Result<Vec<Planned>, PlanError> {
+        let lengths = self.grid.iter().map(|(_, values)| values.len()).chain([self.list.len().max(1)]);
+        let total = lengths.fold(1.0, |product, length| product * length as f64);
+        if total > MOST_RUNS as f64 {
+            let sizes: Vec<String> =
+                self.grid.iter().map(|(path, values)| format!("{path}: {}", values.len())).collect();
+            return Err(PlanError(vec![format!(
+                "the sweep has {} runs, at most {MOST_RUNS} are allowed (number of values: {}; entries of list: {})",
+                if total < 1e15 { total.to_string() } else { format!("{total:.1e}") },
+                sizes.join(", "),
+                self.list.len()
+            )]));
+        }
         let mut axes = self.grid.clone();
         axes.sort_by_key(|(path, _)| {
             let place = ["run.task", "run.seed"].iter().position(|p| p == path).unwrap_or(2);
@@ -146,6 +167,11 @@ impl SweepFile {
                     Err(message) if wrong.contains(&message) => {}
                     Err(message) => wrong.push(message),
                 }
+            }
+            if wrong.len() > MOST_MISTAKES {
+                wrong.truncate(MOST_MISTAKES);
+                wrong.push("there are more mistakes of this kind".to_owned());
+                return Err(PlanError(wrong));
             }
             // the next point of the grid; the last axis changes fastest
             let Some(axis) = (0..axes.len()).rev().find(|&k| point[k] + 1 < axes[k].1.len()) else { break };
@@ -331,5 +357,26 @@ mod tests {
         file.set_axis("run.seed", vec![Value::Integer(7)]);
         let runs = file.plan().unwrap();
         assert_eq!((runs.len(), runs[0].seed, runs[0].steps), (4, 7, 32_000));
+    }
+
+    /// Fails if the size is checked only after the runs have been listed: this test would then never end.
+    #[test]
+    fn a_sweep_of_too_many_runs_is_refused_in_one_line() {
+        let values: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+        let keys = ["run.seed", "run.limit", "train.gamma", "train.lambda", "train.lr", "train.passes"];
+        let keys = keys.iter().chain(&["train.minibatch", "train.envs"]);
+        let grid: String = keys.map(|key| format!("{key} = [{}]\n", values.join(", "))).collect();
+        let said = plan(&format!("[grid]\n{grid}")).unwrap_err().to_string();
+        assert!(said.starts_with("the sweep has 656100000000 runs, at most 100000 are allowed"), "{said}");
+        assert!(said.contains("run.seed: 30") && said.lines().count() == 1, "{said}");
+    }
+
+    /// Fails if every mistake is collected: a sweep of 100,000 wrong runs would take minutes and as many lines.
+    #[test]
+    fn only_the_first_mistakes_are_named() {
+        let values: Vec<String> = (0..3000).map(|i| format!("\"x{i}\"")).collect();
+        let wrong = plan(&format!("[grid]\nrun.task = [{}]\n", values.join(", "))).unwrap_err();
+        assert_eq!(wrong.0.len(), MOST_MISTAKES + 1);
+        assert!(wrong.0[0].contains("x0") && wrong.0[MOST_MISTAKES].contains("more mistakes"), "{wrong}");
     }
 }

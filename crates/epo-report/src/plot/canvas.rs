@@ -167,10 +167,20 @@ impl Canvas {
 
     /// Returns the drawing as PNG.
     pub fn to_png(&self) -> Vec<u8> {
-        let [w, h] = [self.width, self.height].map(|v| (v * PNG_SCALE).ceil() as u32);
+        self.paint(PNG_SCALE).encode_png().expect("encoding into memory cannot fail")
+    }
+
+    /// Returns the drawing as pixels, row by row: red, green, blue and opacity, which is always 255. A unit of the drawing
+    /// is one pixel.
+    pub fn to_pixels(&self) -> Vec<u8> {
+        self.paint(1.0).take()
+    }
+
+    fn paint(&self, pixels_per_unit: f32) -> Pixmap {
+        let [w, h] = [self.width, self.height].map(|v| (v * pixels_per_unit).ceil() as u32);
         let mut pixmap = Pixmap::new(w, h).expect("a figure has an area");
         pixmap.fill(Color::WHITE);
-        let scale = Transform::from_scale(PNG_SCALE, PNG_SCALE);
+        let scale = Transform::from_scale(pixels_per_unit, pixels_per_unit);
         for item in &self.items {
             let [r, g, b] = item.colour;
             let mut paint = Paint { anti_alias: true, ..Paint::default() };
@@ -188,7 +198,7 @@ impl Canvas {
                 }
             }
         }
-        pixmap.encode_png().expect("encoding into memory cannot fail")
+        pixmap
     }
 }
 

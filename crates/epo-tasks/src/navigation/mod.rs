@@ -23,8 +23,10 @@ mod scene;
 mod stage;
 mod tasks;
 
+use std::ops::Range;
+
 use epo_core::{ActionSpace, EnvError};
-use epo_mujoco::{Error, Sim};
+use epo_mujoco::{BodyId, Error, Sim};
 
 use crate::Physics;
 use crate::task_env::StepResult;
@@ -69,6 +71,20 @@ impl NavigationTask {
         let seen = self.scene.groups.iter().filter(|group| group.object.is_seen()).count();
         self.robot.obs_len + BINS * seen
     }
+}
+
+/// One lidar ring of an observation: what the robot sees of one kind of object.
+///
+/// Sector k covers the bearings from k to k + 1 times 2π / 16, counter-clockwise from the x axis of the robot. Its reading
+/// is 1 for an object at the robot and 0 for none within the range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LidarRing {
+    /// Name of the kind of object, such as `hazard`.
+    pub object: &'static str,
+    /// Entries of the observation, one per sector.
+    pub entries: Range<usize>,
+    /// Distance in metres from which an object is not seen.
+    pub range: f64,
 }
 
 /// The published navigation tasks.
@@ -120,6 +136,27 @@ impl NavigationWorld {
 
     pub(crate) fn sim(&self) -> &Sim {
         &self.stage.sim
+    }
+
+    /// The lidar rings of the observation, in their order.
+    pub(crate) fn lidar_rings(&self) -> Vec<LidarRing> {
+        let (first, range) = (self.task.robot.obs_len, self.task.scene.lidar_range);
+        let seen = self.task.scene.groups.iter().filter(|group| group.object.is_seen());
+        let ring = |(i, group): (usize, &Group)| {
+            let start = first + i * BINS;
+            LidarRing { object: group.object.name(), entries: start..start + BINS, range }
+        };
+        seen.enumerate().map(ring).collect()
+    }
+
+    /// The distance that has to become small to meet the goal, in metres.
+    pub(crate) fn goal_distance(&self) -> Option<f64> {
+        self.rules.goal_distance(&self.stage)
+    }
+
+    /// The body of the robot.
+    pub(crate) fn robot(&self) -> BodyId {
+        self.stage.robot_body()
     }
 
     /// The model with loose bodies where the last reset put them, and fixed ones where they are now.

@@ -28,6 +28,12 @@ pub trait Rules: std::fmt::Debug + Send {
     /// Ends a step, after its reward and cost and before the next goal is chosen. Default: does nothing.
     fn end_step(&mut self, _stage: &mut Stage) {}
 
+    /// The distance that has to become small to meet the goal, in metres, for viewers. Default: `None`, the task has no
+    /// goal.
+    fn goal_distance(&self, _stage: &Stage) -> Option<f64> {
+        None
+    }
+
     /// Whether the goal is met in the present state. Default: never.
     fn goal_met(&self, _stage: &Stage) -> bool {
         false

@@ -130,6 +130,11 @@ impl Stage {
         self.bodies.len()
     }
 
+    /// The body of the robot.
+    pub(crate) fn robot_body(&self) -> BodyId {
+        self.bodies[0]
+    }
+
     /// Number of bodies that sleep.
     #[cfg(test)]
     pub(crate) fn n_asleep(&self) -> usize {

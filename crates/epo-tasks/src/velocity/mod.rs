@@ -99,13 +99,17 @@ const fn task(robot: VelocityRobot, version: u8, threshold: f64, speed: Speed) -
 }
 
 impl VelocityTask {
-    /// 1 if the speed is above the threshold, 0 otherwise.
-    fn cost(&self, [v_x, v_y]: [f64; 2]) -> f64 {
-        let speed = match self.speed {
+    /// The speed that is compared with the threshold.
+    fn speed(&self, [v_x, v_y]: [f64; 2]) -> f64 {
+        match self.speed {
             Speed::Forward => v_x,
             Speed::Planar => (v_x * v_x + v_y * v_y).sqrt(),
-        };
-        f64::from(speed > self.threshold)
+        }
+    }
+
+    /// 1 if the speed is above the threshold, 0 otherwise.
+    fn cost(&self, v: [f64; 2]) -> f64 {
+        f64::from(self.speed(v) > self.threshold)
     }
 }
 
@@ -156,6 +160,8 @@ pub(crate) struct VelocityWorld {
     sim: Sim,
     dt: f64,
     total_mass: f64,
+    /// Speed of the last step that was compared with the threshold; 0 after a reset.
+    speed: f64,
 }
 
 impl VelocityWorld {
@@ -170,7 +176,7 @@ impl VelocityWorld {
     fn with(task: &'static VelocityTask, sim: Sim) -> Self {
         let dt = sim.timestep() * task.robot.frame_skip as f64;
         let total_mass = sim.body_mass().iter().sum();
-        Self { task, sim, dt, total_mass }
+        Self { task, sim, dt, total_mass, speed: 0.0 }
     }
 
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
@@ -189,6 +195,11 @@ impl VelocityWorld {
 
     pub(crate) fn sim(&self) -> &Sim {
         &self.sim
+    }
+
+    /// Speed of the last step that was compared with the threshold, in m/s; 0 after a reset.
+    pub(crate) fn speed(&self) -> f64 {
+        self.speed
     }
 
     /// The model as text, with the total mass of the task.
@@ -217,6 +228,7 @@ impl VelocityWorld {
         self.sim.normalize_quaternions();
         self.sim.forward();
         observe(&self.sim, obs);
+        self.speed = 0.0;
         Ok(())
     }
 
@@ -235,6 +247,7 @@ impl VelocityWorld {
 
         let v = [(after[0] - before[0]) / self.dt, (after[1] - before[1]) / self.dt];
         let cost = self.task.cost(v);
+        self.speed = self.task.speed(v);
         let control: f64 = action.iter().map(|a| a * a).sum();
         let reward = robot.forward_weight * v[0] + robot.alive - robot.control_weight * control;
         terms[0] = cost;

@@ -95,6 +95,10 @@ impl Rules for PressButton {
         self.set_timer(self.timer.saturating_sub(1), stage);
     }
 
+    fn goal_distance(&self, stage: &Stage) -> Option<f64> {
+        Some(self.distance(stage))
+    }
+
     fn goal_met(&self, stage: &Stage) -> bool {
         stage.objects(self.buttons).touched(self.marked)
     }

@@ -84,6 +84,10 @@ impl Rules for PushToGoal {
         progress + f64::from(self.goal_met(stage))
     }
 
+    fn goal_distance(&self, stage: &Stage) -> Option<f64> {
+        Some(self.box_to_goal(stage))
+    }
+
     fn goal_met(&self, stage: &Stage) -> bool {
         self.box_to_goal(stage) <= RADIUS
     }

@@ -1,0 +1,188 @@
+//! Attacks on runs, and a table of what they did (`./check long`).
+//!
+//! The program has two faces. Called with a command of `epo`, such as `epo-attack train …`, it is `epo` with one more
+//! task. Called without one, it attacks such processes, run folders and parsers:
+//!
+//! | module | attack |
+//! |---|---|
+//! | `kill` | SIGKILL at random moments: training, saving, evaluating; then resume |
+//! | `faults` | the k-th system call fails, writes half, or kills; full disks |
+//! | `damage` | bits, lengths and names of every file of a run folder |
+//! | `fuzz` | mutated configurations, sweep files, run folders, `.npz` and safetensors |
+//! | `numbers` | NaN, infinite and huge numbers from an environment |
+//! | `hostile` | an environment that panics, aborts, crashes or hangs |
+//! | `sweeps` | eight drivers of one sweep, killed at random, under a clock that jumps |
+//! | `steady` | numbers of threads; memory and descriptors over a long run; valgrind |
+//!
+//! An attempt fails if the result of a run differs from that of an undisturbed run, if something is lost, or if a process
+//! panics, hangs or takes too much memory.
+
+mod damage;
+mod faults;
+mod fuzz;
+mod hostile;
+mod kill;
+mod lab;
+mod numbers;
+mod steady;
+mod sweeps;
+mod table;
+mod walk;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use lab::{Attack, Budget, Lab};
+use table::Row;
+
+/// Attack runs, folders and parsers, and print how often it did harm.
+#[derive(Parser, Debug)]
+#[command(name = "epo-attack")]
+struct Args {
+    /// Time for all attacks together, in minutes
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+    /// Make only a few attempts of each kind
+    #[arg(long)]
+    short: bool,
+    /// Seed of the random attacks
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Run only the attacks whose name contains this text
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// An attack: its name, its share of the time, the numbers of attempts in the short and the long form.
+struct Plan {
+    name: &'static str,
+    share: f64,
+    short: u64,
+    long: u64,
+    run: fn(&mut Lab, &Budget) -> Attack,
+}
+
+const PLANS: [Plan; 20] = [
+    Plan { name: "kill -9 in training and saving", share: 5.0, short: 12, long: 1000, run: kill::training },
+    Plan { name: "kill -9 on simulated tasks", share: 3.0, short: 2, long: 100, run: kill::tasks },
+    Plan { name: "kill -9 in an evaluation", share: 1.0, short: 3, long: 100, run: kill::evaluation },
+    Plan { name: "failed system call in training", share: 3.0, short: 40, long: 5000, run: faults::training },
+    Plan { name: "failed system call in resuming", share: 2.0, short: 20, long: 2000, run: faults::resuming },
+    Plan { name: "full disk", share: 1.0, short: 4, long: 20, run: faults::full_disk },
+    Plan { name: "damaged bit", share: 3.0, short: 300, long: 10_000, run: damage::bits },
+    Plan {
+        name: "file cut, swapped, renamed or removed",
+        share: 1.0,
+        short: 60,
+        long: 2000,
+        run: damage::files,
+    },
+    Plan {
+        name: "fuzzed configuration",
+        share: 1.0,
+        short: 20_000,
+        long: 1_000_000,
+        run: fuzz::configuration,
+    },
+    Plan { name: "fuzzed --set", share: 1.0, short: 20_000, long: 1_000_000, run: fuzz::assignments },
+    Plan { name: "fuzzed sweep file", share: 1.0, short: 10_000, long: 1_000_000, run: fuzz::sweeps },
+    Plan { name: "fuzzed .npz", share: 1.0, short: 40_000, long: 1_000_000, run: fuzz::npz },
+    Plan { name: "fuzzed safetensors", share: 1.0, short: 5_000, long: 200_000, run: fuzz::tensors },
+    Plan { name: "fuzzed run folder", share: 1.0, short: 5_000, long: 200_000, run: fuzz::folders },
+    Plan { name: "NaN, infinite and huge numbers", share: 1.0, short: 30, long: 1000, run: numbers::attack },
+    Plan {
+        name: "panic, abort, crash and hang of an environment",
+        share: 1.0,
+        short: 4,
+        long: 100,
+        run: hostile::attack,
+    },
+    Plan {
+        name: "sweep: 8 drivers, kills, jumping clock",
+        share: 4.0,
+        short: 16,
+        long: 500,
+        run: sweeps::attack,
+    },
+    Plan { name: "1, 2, 3, 4 and 8 threads", share: 1.0, short: 5, long: 100, run: steady::threads },
+    Plan { name: "memory and descriptors in a long run", share: 2.0, short: 1, long: 20, run: steady::leaks },
+    Plan { name: "MuJoCo under valgrind", share: 1.0, short: 0, long: 1, run: steady::valgrind },
+];
+
+/// Commands of `epo` that this program understands, and its own workers.
+const COMMANDS: [&str; 5] = ["train", "eval", "sweep", "report", "parity"];
+
+fn main() -> ExitCode {
+    let first = std::env::args().nth(1).unwrap_or_default();
+    match first.as_str() {
+        command if COMMANDS.contains(&command) => epo_cli::run(register),
+        "fuzz-worker" => fuzz::worker(),
+        "physics-worker" => steady::physics_worker(),
+        _ => attack(&Args::parse()),
+    }
+}
+
+fn register() -> Result<(), epo_tasks::TaskError> {
+    let make = || Ok(Box::new(walk::Walk::new(None)) as Box<dyn epo_core::Env>);
+    epo_tasks::register_env("the position", "1 above the position 1", make)?;
+    Ok(())
+}
+
+/// Limits this process and its children to 8 GB of addresses: an attack that finds a leak must not harm the machine.
+fn limit_memory() {
+    let limit = Some(8 << 30);
+    let limits = rustix::process::Rlimit { current: limit, maximum: limit };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::As, limits);
+}
+
+fn attack(args: &Args) -> ExitCode {
+    let chosen = |plan: &&Plan| {
+        args.only.as_ref().is_none_or(|part| plan.name.contains(part.as_str()))
+            && !(args.short && plan.short == 0)
+    };
+    let plans: Vec<&Plan> = PLANS.iter().filter(chosen).collect();
+    let mut lab = match Lab::new(args.seed) {
+        Ok(lab) => lab,
+        Err(e) => {
+            eprintln!("error: no folder for the attacks can be made: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    limit_memory();
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * args.minutes.clamp(0.1, 1e5));
+    let mut rows: Vec<Row> = Vec::new();
+    for (i, plan) in plans.iter().enumerate() {
+        let shares: f64 = plans[i..].iter().map(|plan| plan.share).sum();
+        let left = end.saturating_duration_since(Instant::now());
+        let time = left.mul_f64(plan.share / shares);
+        let begun = Instant::now();
+        let most = if args.short { plan.short } else { plan.long };
+        let attack = (plan.run)(&mut lab, &Budget::new(begun + time, most));
+        for what in attack.failures.iter().take(5) {
+            eprintln!("FAILED {}: {what}", plan.name);
+        }
+        eprintln!(
+            "{}: {} tried, {} failed, {:.1} s{}",
+            plan.name,
+            attack.tried,
+            attack.failed,
+            begun.elapsed().as_secs_f64(),
+            attack.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"))
+        );
+        rows.push(Row::new(plan.name, attack.tried, attack.failed));
+    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&rows).unwrap_or_default(),
+        false => table::text(&rows),
+    };
+    #[allow(clippy::print_stdout, reason = "the result of the program")]
+    {
+        println!("{text}");
+    }
+    if rows.iter().any(|row| row.failed > 0) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

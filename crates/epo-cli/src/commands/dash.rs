@@ -1,0 +1,49 @@
+//! `epo dash`
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use epo_dash::{Dashboard, DashboardError, Options};
+
+use crate::exit::{Code, Exit};
+use crate::output;
+
+/// Arguments of `epo dash`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Run folders of epo or OmniSafe, or folders that contain them at most eight levels below
+    #[arg(default_value = "runs")]
+    runs: Vec<PathBuf>,
+    /// Port of the page; if it is in use, the next free one is taken. 0 takes any free port
+    #[arg(long, default_value_t = 7070)]
+    port: u16,
+    /// Address to listen on; any other than 127.0.0.1 lets other machines in and needs --token
+    #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    bind: IpAddr,
+    /// Text that every visitor must know: letters, digits, `-` and `_`. It is part of the printed address
+    #[arg(long, value_name = "TEXT")]
+    token: Option<String>,
+    /// Print only the address
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Serves the page until the process is ended.
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let Args { runs, port, bind, token, quiet } = args;
+    let dashboard = match Dashboard::bind(&Options { runs, port, bind, token }, None) {
+        Err(e @ (DashboardError::NeedsToken(_) | DashboardError::BadToken)) => {
+            return Err(anyhow::Error::new(Exit(Code::Usage)).context(e.to_string()));
+        }
+        dashboard => dashboard?,
+    };
+    if let Some(port) = dashboard.port_in_use() {
+        tell!("note: port {port} is in use, so another one is taken");
+    }
+    output::print(&dashboard.url())?;
+    if !quiet {
+        tell!("The dashboard is at this address. End it with Ctrl-C.");
+    }
+    dashboard.serve()?;
+    Ok(Code::Done)
+}

@@ -1,0 +1,112 @@
+//! Opens files of run folders. Nothing outside the folders that the user named can be reached.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Maximum size of a configuration, evaluation or manifest, in bytes; larger files are not read.
+const MOST_TEXT: u64 = 1 << 20;
+
+/// A run folder below a folder that the user named.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    /// The folder that the user named, without links.
+    root: PathBuf,
+    /// The run folder.
+    pub(crate) dir: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new(root: &Path, dir: &Path) -> Self {
+        Self { root: root.to_owned(), dir: dir.to_owned() }
+    }
+
+    /// Opens a regular file of the folder; `None` if it does not exist. The error is a full sentence.
+    ///
+    /// Links are not followed, neither at the file nor on the way to it from the folder that the user named. A FIFO or
+    /// a device does not block: it is opened without waiting and then refused.
+    pub(crate) fn open(&self, name: &str) -> Result<Option<(File, Metadata)>, String> {
+        let path = self.dir.join(name);
+        let wrong = |why: String| format!("{name} cannot be read: {why}.");
+        let parent = match path.parent().unwrap_or(&self.dir).canonicalize() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            parent => parent.map_err(|e| wrong(e.to_string()))?,
+        };
+        if !parent.starts_with(&self.root) {
+            return Err(wrong("it is outside the folders that are shown".into()));
+        }
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(_) if path.is_symlink() => return Err(wrong("it is a link".into())),
+            file => file.map_err(|e| wrong(e.to_string()))?,
+        };
+        let about = file.metadata().map_err(|e| wrong(e.to_string()))?;
+        match about.is_file() {
+            true => Ok(Some((file, about))),
+            false => Err(wrong("it is not a regular file".into())),
+        }
+    }
+
+    /// Reads a small file as text; `None` if it does not exist.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, String> {
+        let Some((file, about)) = self.open(name)? else { return Ok(None) };
+        if about.len() > MOST_TEXT {
+            let size = about.len();
+            return Err(format!(
+                "{name} cannot be read: it has {size} bytes, and at most {MOST_TEXT} are read."
+            ));
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST_TEXT).read_to_end(&mut bytes).map_err(|e| format!("{name} cannot be read: {e}."))?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Returns the number of finished epochs in the newest checkpoint; `None` if there is no checkpoint.
+    pub(crate) fn newest_checkpoint(&self) -> Option<u64> {
+        let dir = self.dir.join("checkpoint");
+        if dir.is_symlink() {
+            return None;
+        }
+        let entries = fs::read_dir(dir).ok()?.filter_map(Result::ok);
+        entries.take(1000).filter_map(|e| e.file_name().to_str()?.parse().ok()).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// This test fails if a reader follows a link out of the folder, at the file or above it, or waits for a FIFO.
+    #[test]
+    fn links_and_special_files_are_refused() {
+        let tree = tempfile::tempdir().unwrap();
+        let base = tree.path().canonicalize().unwrap();
+        let (root, outside) = (base.join("runs"), base.join("outside"));
+        fs::create_dir_all(root.join("a")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("config.toml"), "secret").unwrap();
+        fs::write(root.join("a/config.toml"), "mine").unwrap();
+        symlink(outside.join("config.toml"), root.join("a/linked.toml")).unwrap();
+        symlink(&outside, root.join("b")).unwrap();
+        symlink("/dev/zero", root.join("a/zero")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("a/fifo"), rustix::fs::Mode::RUSR).unwrap();
+
+        let a = Folder::new(&root, &root.join("a"));
+        assert_eq!(a.text("config.toml").unwrap().as_deref(), Some("mine"));
+        assert_eq!(a.text("none").unwrap(), None);
+        for (name, why) in [("linked.toml", "a link"), ("zero", "a link"), ("fifo", "not a regular file")] {
+            let said = a.text(name).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        let said = Folder::new(&root, &root.join("b")).text("config.toml").unwrap_err();
+        assert!(said.contains("outside"), "{said}");
+        let said = a.text("../../outside/config.toml").unwrap_err();
+        assert!(said.contains("outside"), "{said}");
+    }
+}

@@ -1,0 +1,633 @@
+//! One run as the page shows it: its identity, its rows and its state, kept up to date as the files grow.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use epo_algos::report as metrics;
+use epo_report::history::{Identity, Source};
+use epo_report::printable;
+
+use crate::folder::Folder;
+use crate::tail::{MOST_ROW, NewRows, Tail};
+
+/// A quantity that curves can show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantity {
+    /// Name in requests and answers.
+    pub(crate) key: &'static str,
+    /// Column of `progress.csv`.
+    column: &'static str,
+}
+
+macro_rules! quantities {
+    ($($name:ident = $place:literal, $key:literal, $column:expr;)*) => {
+        /// Quantities in the order in which rows are stored. The last one is computed, not read.
+        pub(crate) const QUANTITIES: [Quantity; 17] = [$(Quantity { key: $key, column: $column }),*];
+        $(pub(crate) const $name: usize = $place;)*
+    };
+}
+
+quantities! {
+    RET = 0, "ret", "Metrics/EpRet";
+    COST = 1, "cost", "Metrics/EpCost";
+    TIME = 2, "time", "Time/Total";
+    FPS = 3, "fps", "Time/FPS";
+    _MU = 4, "mu", metrics::MU.key;
+    _ALPHA = 5, "alpha", metrics::ALPHA.key;
+    _PSI = 6, "psi", metrics::PSI.key;
+    _WEIGHT = 7, "weight", metrics::COST_WEIGHT.key;
+    _F = 8, "f", metrics::F_HAT.key;
+    _LAMBDA = 9, "lambda", metrics::LAMBDA.key;
+    _KAPPA = 10, "kappa", metrics::KAPPA.key;
+    _EXPLAINED_R = 11, "explained_r", metrics::EXPLAINED_R.key;
+    _EXPLAINED_C = 12, "explained_c", metrics::EXPLAINED_C.key;
+    _KL = 13, "kl", metrics::KL.key;
+    _FEASIBLE = 14, "feasible", "Metrics/FeasibleRate";
+    _ENTROPY = 15, "entropy", metrics::ENTROPY.key;
+    EXCESS = 16, "excess", "";
+}
+
+/// Maximum number of rows that are kept of a run. Of a longer run, every second, fourth, … row is kept.
+const MOST_ROWS: usize = 4096;
+
+/// A run that writes nothing for this time, and for ten of its epochs, is not training any more.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// A run without a first row is dead if its configuration is older than this.
+const UNSTARTED: Duration = Duration::from_secs(1800);
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// Rows are being added.
+    Training,
+    /// All planned steps are done.
+    Done,
+    /// The run was interrupted after it saved its last epoch; it can be resumed without a loss.
+    Stopped,
+    /// The run has ended before its planned end, and its last epochs are not in a checkpoint.
+    Dead,
+    /// The folder cannot be shown.
+    Broken,
+}
+
+impl State {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Done => "done",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Rows of `progress.csv`, column by column.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// Epoch of each kept row, from 0.
+    pub(crate) epoch: Vec<u32>,
+    /// Environment steps at the end of each kept row.
+    pub(crate) steps: Vec<f64>,
+    /// Values of [`QUANTITIES`]; NaN if the cell is empty. A quantity that the file lacks is an empty list.
+    pub(crate) values: Vec<Vec<f32>>,
+    /// Every `stride`-th row is kept.
+    stride: usize,
+}
+
+/// Sums over all rows, also over those that are not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    /// Number of rows, which is the number of finished epochs.
+    pub(crate) epochs: usize,
+    /// Number of rows with a cost.
+    pub(crate) counted: usize,
+    /// Number of rows with a cost above the limit.
+    above: usize,
+    /// Sum of `max(0, cost − limit)`.
+    excess: f64,
+    /// Row from which on no cost is above the limit.
+    stays_from: Option<usize>,
+    /// Environment steps.
+    pub(crate) steps: f64,
+    /// Number of rows that could not be read.
+    broken: usize,
+}
+
+/// Results of a run, in the words of `epo_report::RunResults`.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Results {
+    pub(crate) ret: f64,
+    pub(crate) cost: f64,
+    /// Fraction of epochs above the limit.
+    pub(crate) above: Option<f64>,
+    pub(crate) excess: Option<f64>,
+    pub(crate) stays_from: Option<usize>,
+}
+
+/// Fraction of the steps at the end of a run over which final values are averaged, as in reports.
+const FINAL_SHARE: f64 = 0.1;
+
+/// Indices of the columns that are read.
+#[derive(Debug)]
+struct Places {
+    columns: usize,
+    steps: usize,
+    /// For each column of the file: the quantity that it holds.
+    quantity: Vec<Option<usize>>,
+}
+
+impl Places {
+    fn of(header: &str) -> Result<Self, String> {
+        let names: Vec<&str> = header.split(',').map(|c| c.trim().trim_matches('"')).collect();
+        let find = |name: &str| names.iter().position(|c| *c == name);
+        let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
+        need(QUANTITIES[RET].column)?;
+        need(QUANTITIES[COST].column)?;
+        let of = |name: &&str| QUANTITIES[..EXCESS].iter().position(|q| q.column == *name);
+        Ok(Self {
+            columns: names.len(),
+            steps: need("TotalEnvSteps")?,
+            quantity: names.iter().map(of).collect(),
+        })
+    }
+}
+
+/// A run folder and everything that was read from it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) folder: Folder,
+    /// Name of the run in requests.
+    pub(crate) id: String,
+    /// Path below the folder that the user named.
+    pub(crate) name: String,
+    pub(crate) identity: Option<Identity>,
+    /// How often the configuration was read.
+    pub(crate) identified: u32,
+    /// Why the run cannot be shown.
+    pub(crate) problem: Option<String>,
+    pub(crate) rows: Rows,
+    pub(crate) sums: Sums,
+    pub(crate) hash: Option<String>,
+    pub(crate) evaluation: Option<serde_json::Value>,
+    pub(crate) state: State,
+    /// Version of the store in which the run changed last.
+    pub(crate) changed: u64,
+    checkpoint: Option<u64>,
+    tail: Tail,
+    places: Option<Places>,
+    /// What is wrong with the content of the file.
+    fault: Option<String>,
+    /// When the file last grew, by the clock of this process.
+    grown: Option<Instant>,
+    /// Age of the file when it was first seen.
+    age: Duration,
+    /// Modification times of `config.toml` or `config.json` and of `eval.json`.
+    stamps: [Option<SystemTime>; 2],
+}
+
+impl Run {
+    pub(crate) fn new(folder: Folder, id: String, name: String) -> Self {
+        Self {
+            folder,
+            id,
+            name: printable(&name).into_owned(),
+            identity: None,
+            identified: 0,
+            problem: None,
+            rows: Rows::default(),
+            sums: Sums::default(),
+            hash: None,
+            evaluation: None,
+            state: State::Training,
+            changed: 0,
+            checkpoint: None,
+            tail: Tail::default(),
+            places: None,
+            fault: None,
+            grown: None,
+            age: Duration::ZERO,
+            stamps: [None; 2],
+        }
+    }
+
+    /// Cost limit; `None` if the configuration has none.
+    pub(crate) fn limit(&self) -> Option<f64> {
+        self.identity.as_ref().and_then(|i| i.limit)
+    }
+
+    /// Number of steps at which the run is done; `None` if the configuration does not say it.
+    pub(crate) fn planned(&self) -> Option<f64> {
+        let identity = self.identity.as_ref()?;
+        let key = match identity.source {
+            Source::Epo => "run.steps",
+            Source::OmniSafe => "train_cfgs.total_steps",
+        };
+        identity.config.get(key)?.parse().ok()
+    }
+
+    /// Reads what is new. Returns whether something changed, and whether there is more to read.
+    pub(crate) fn refresh(&mut self) -> (bool, bool) {
+        let before = (self.state, self.problem.clone());
+        let (mut changed, mut more) = (false, false);
+        match self.read_config() {
+            Ok(new) => {
+                changed |= new;
+                match self.read_rows() {
+                    Ok((new, left)) => {
+                        (changed, more) = (changed || new, left);
+                        self.problem = None;
+                    }
+                    Err(e) => self.problem = Some(e),
+                }
+            }
+            Err(e) => self.problem = Some(e),
+        }
+        changed |= self.read_evaluation();
+        if changed || self.checkpoint.is_none() {
+            self.read_checkpoint();
+        }
+        self.state = self.state_now();
+        if self.state != State::Training && before.0 == State::Training {
+            self.read_checkpoint(); // a run saves after its last row
+            self.state = self.state_now();
+            self.rows.shrink();
+        }
+        (changed || before != (self.state, self.problem.clone()), more)
+    }
+
+    /// Returns true if no file of the run has changed for long, so that it can be looked at less often.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.state != State::Training || self.problem.is_some()
+    }
+
+    fn stamp(&self, names: &[&str]) -> Option<SystemTime> {
+        let modified = |name: &&str| self.folder.dir.join(name).symlink_metadata().ok()?.modified().ok();
+        names.iter().find_map(modified)
+    }
+
+    fn read_config(&mut self) -> Result<bool, String> {
+        let stamp = self.stamp(&["config.toml", "config.json"]);
+        if self.identity.is_some() && stamp == self.stamps[0] {
+            return Ok(false);
+        }
+        let (toml, json) = (self.folder.text("config.toml")?, self.folder.text("config.json")?);
+        let identity = Identity::parse(&self.folder.dir, toml.as_deref(), json.as_deref())?;
+        self.identity = Some(identity);
+        self.identified += 1;
+        self.stamps[0] = stamp;
+        Ok(true)
+    }
+
+    fn read_evaluation(&mut self) -> bool {
+        let stamp = self.stamp(&["eval.json"]);
+        if stamp == self.stamps[1] {
+            return false;
+        }
+        self.stamps[1] = stamp;
+        let text = self.folder.text("eval.json").ok().flatten();
+        let value: Option<serde_json::Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+        // single episodes are not shown, and their lists are long
+        self.evaluation = value.map(|mut value| {
+            let list = match value.get_mut("evaluations").map(serde_json::Value::take) {
+                Some(serde_json::Value::Array(list)) => list,
+                _ => vec![value],
+            };
+            let keys = ["policy", "stochastic", "episodes", "return", "cost", "physics"];
+            let short = |mut one: serde_json::Value| {
+                if let Some(map) = one.as_object_mut() {
+                    map.retain(|key, _| keys.contains(&key.as_str()));
+                }
+                one
+            };
+            list.into_iter().take(50).map(short).collect()
+        });
+        true
+    }
+
+    fn read_checkpoint(&mut self) {
+        let newest = self.folder.newest_checkpoint();
+        if newest == self.checkpoint && self.hash.is_some() {
+            return;
+        }
+        self.checkpoint = newest;
+        let manifest =
+            newest.and_then(|n| self.folder.text(&format!("checkpoint/{n:06}/manifest.json")).ok()?);
+        let manifest: Option<serde_json::Value> = manifest.and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(hash) = manifest.as_ref().and_then(|m| m.get("hash")?.as_str()) {
+            self.hash = Some(printable(hash).chars().take(64).collect());
+        }
+    }
+
+    fn read_rows(&mut self) -> Result<(bool, bool), String> {
+        let Some((mut file, about)) = self.folder.open("progress.csv")? else {
+            return match self.sums.epochs {
+                0 => Ok((false, false)),
+                _ => Err("progress.csv is gone.".into()),
+            };
+        };
+        let wrong = |e: std::io::Error| format!("progress.csv cannot be read: {e}.");
+        let (text, again, more) = match self.tail.read(&mut file).map_err(wrong)? {
+            NewRows::Nothing => return self.fault.clone().map_or(Ok((false, false)), Err),
+            NewRows::TooLong => {
+                return Err(format!("progress.csv cannot be read: a row is longer than {MOST_ROW} bytes."));
+            }
+            NewRows::Rows { text, again, more } => (text, again, more),
+        };
+        if again {
+            (self.rows, self.sums) = (Rows::default(), Sums::default());
+            (self.places, self.fault) = (None, None);
+        }
+        if self.grown.is_none() {
+            let age = about.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+            self.age = age.unwrap_or_default();
+        } else {
+            self.age = Duration::ZERO;
+        }
+        self.grown = Some(Instant::now());
+        let text = String::from_utf8_lossy(&text);
+        let limit = self.limit();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match &self.places {
+                None => match Places::of(line) {
+                    Ok(places) => {
+                        self.rows.start();
+                        self.places = Some(places);
+                    }
+                    Err(e) => {
+                        self.fault = Some(e.clone());
+                        return Err(e);
+                    }
+                },
+                Some(places) => self.rows.push(line, places, limit, &mut self.sums),
+            }
+        }
+        Ok((true, more))
+    }
+
+    fn state_now(&self) -> State {
+        if self.problem.is_some() || self.identity.is_none() {
+            return State::Broken;
+        }
+        if self.planned().is_some_and(|planned| self.sums.steps >= planned) {
+            return State::Done;
+        }
+        let silent = self.grown.map_or(Duration::MAX, |at| at.elapsed() + self.age);
+        let epoch = self.seconds().unwrap_or(0.0) / self.sums.epochs.max(1) as f64;
+        let patience = SILENT.max(Duration::try_from_secs_f64(10.0 * epoch).unwrap_or(SILENT));
+        match (self.sums.epochs, self.checkpoint) {
+            (0, _) if self.grown.is_none() => {
+                let age = self.stamps[0].and_then(|at| SystemTime::now().duration_since(at).ok());
+                if age.is_some_and(|age| age > UNSTARTED) { State::Dead } else { State::Training }
+            }
+            _ if silent < patience => State::Training,
+            (epochs, Some(saved)) if saved >= epochs as u64 => State::Stopped,
+            _ if self.identity.as_ref().is_some_and(|i| i.source == Source::OmniSafe) => State::Stopped,
+            _ => State::Dead,
+        }
+    }
+
+    /// Duration of the run in seconds, if it is recorded.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        self.rows.last(TIME)
+    }
+
+    /// Results; `None` before the first episode has ended.
+    pub(crate) fn results(&self) -> Option<Results> {
+        let from = self.sums.steps * (1.0 - FINAL_SHARE);
+        let begin = self.rows.steps.partition_point(|&s| s <= from);
+        let mean = |quantity: usize| {
+            let values = self.rows.values.get(quantity)?.get(begin..)?.iter().filter(|v| v.is_finite());
+            let (sum, n) = values.fold((0.0, 0), |(sum, n), &v| (sum + f64::from(v), n + 1));
+            (n > 0).then(|| sum / f64::from(n))
+        };
+        let limited = self.limit().is_some() && self.sums.counted > 0;
+        Some(Results {
+            ret: mean(RET)?,
+            cost: mean(COST)?,
+            above: limited.then(|| self.sums.above as f64 / self.sums.counted as f64),
+            excess: limited.then_some(self.sums.excess),
+            stays_from: limited.then_some(self.sums.stays_from).flatten(),
+        })
+    }
+
+    /// What the user should know about the run's files; empty if all is well.
+    pub(crate) fn remark(&self) -> String {
+        match (&self.problem, self.sums.broken) {
+            (Some(problem), _) => printable(problem).into_owned(),
+            (None, 0) if self.sums.epochs == 0 => "The run has not finished an epoch.".into(),
+            (None, 0) if self.limit().is_none() => "The configuration names no cost limit.".into(),
+            (None, 0) => String::new(),
+            (None, 1) => "1 row of progress.csv is broken and left out.".into(),
+            (None, n) => format!("{n} rows of progress.csv are broken and left out."),
+        }
+    }
+
+    /// Number of the epoch that contains a number of steps, or else of hours, and its range of steps without the first.
+    pub(crate) fn epoch_at(&self, steps: Option<f64>, hours: Option<f64>) -> Option<(u32, f64, f64)> {
+        let last = self.rows.steps.len().checked_sub(1)?;
+        let place = match (steps, hours) {
+            (Some(steps), _) => self.rows.steps.partition_point(|&s| s < steps),
+            (None, Some(hours)) => self
+                .rows
+                .values
+                .get(TIME)?
+                .iter()
+                .position(|&s| f64::from(s) >= 3600.0 * hours)
+                .unwrap_or(last),
+            (None, None) => last,
+        };
+        let i = place.min(last);
+        let from = i.checked_sub(1).map_or(0.0, |j| self.rows.steps[j]);
+        Some((self.rows.epoch[i], from, self.rows.steps[i]))
+    }
+}
+
+impl Rows {
+    fn start(&mut self) {
+        self.stride = 1;
+        self.values = vec![Vec::new(); QUANTITIES.len()];
+    }
+
+    /// Last value of a quantity that is a number.
+    pub(crate) fn last(&self, quantity: usize) -> Option<f64> {
+        self.values.get(quantity)?.iter().rev().find(|v| v.is_finite()).map(|&v| f64::from(v))
+    }
+
+    fn push(&mut self, line: &str, places: &Places, limit: Option<f64>, sums: &mut Sums) {
+        let mut row = [f32::NAN; QUANTITIES.len()];
+        let (mut steps, mut columns) = (f64::NAN, 0);
+        for (i, cell) in line.split(',').enumerate() {
+            columns += 1;
+            if i == places.steps {
+                steps = cell.trim().parse().unwrap_or(f64::NAN);
+            } else if let Some(Some(q)) = places.quantity.get(i) {
+                row[*q] = cell.trim().parse().ok().filter(|v: &f32| v.is_finite()).unwrap_or(f32::NAN);
+            }
+        }
+        if columns != places.columns || !(steps.is_finite() && steps > sums.steps) {
+            sums.broken += 1;
+            return;
+        }
+        sums.steps = steps;
+        let (epoch, cost) = (sums.epochs, f64::from(row[COST]));
+        sums.epochs += 1;
+        if let Some(limit) = limit.filter(|_| cost.is_finite()) {
+            sums.counted += 1;
+            if cost > limit {
+                sums.above += 1;
+                sums.excess += cost - limit;
+                sums.stays_from = None;
+            } else {
+                sums.stays_from.get_or_insert(epoch);
+            }
+            row[EXCESS] = sums.excess as f32;
+        }
+        if epoch % self.stride != 0 {
+            return;
+        }
+        self.epoch.push(epoch as u32);
+        self.steps.push(steps);
+        for (q, value) in row.into_iter().enumerate() {
+            if q == EXCESS || places.quantity.contains(&Some(q)) {
+                self.values[q].push(value);
+            }
+        }
+        if self.steps.len() > MOST_ROWS {
+            self.thin();
+        }
+    }
+
+    /// Frees memory that more rows would have used.
+    fn shrink(&mut self) {
+        self.epoch.shrink_to_fit();
+        self.steps.shrink_to_fit();
+        self.values.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+
+    /// Keeps every second row.
+    fn thin(&mut self) {
+        fn halve<T>(list: &mut Vec<T>) {
+            let mut i = 0;
+            list.retain(|_| {
+                i += 1;
+                i % 2 == 1
+            });
+        }
+        halve(&mut self.epoch);
+        halve(&mut self.steps);
+        self.values.iter_mut().for_each(halve);
+        self.stride *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::*;
+
+    pub(crate) const HEADER: &str = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Total,Penalty/Mu";
+
+    fn run(dir: &Path, config: &str) -> Run {
+        let dir = dir.canonicalize().unwrap();
+        fs::write(dir.join("config.toml"), config).unwrap();
+        Run::new(Folder::new(&dir, &dir), "x".into(), "r".into())
+    }
+
+    const CONFIG: &str = "[run]\ntask = \"T\"\nalgo = \"epo\"\nseed = 3\nlimit = 25.0\nsteps = 400";
+
+    #[test]
+    fn rows_become_results_as_they_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = run(dir.path(), CONFIG);
+        let path = dir.path().join("progress.csv");
+        assert_eq!(run.refresh(), (true, false));
+        assert_eq!(
+            (run.state, run.remark().as_str()),
+            (State::Training, "The run has not finished an epoch.")
+        );
+        fs::write(&path, format!("{HEADER}\n,,100,1,0.5\n1,30,200,2,0.4\n2,20,30")).unwrap();
+        assert_eq!(run.refresh(), (true, false));
+        assert_eq!((run.sums.epochs, run.sums.steps), (2, 200.0), "the half-written row waits");
+        let results = run.results().unwrap();
+        assert_eq!(
+            (results.ret, results.cost, results.above, results.excess),
+            (1.0, 30.0, Some(1.0), Some(5.0))
+        );
+        assert_eq!(results.stays_from, None);
+        assert_eq!(run.refresh(), (false, false), "nothing is new");
+
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"0,3,0.3\nnonsense\n3,24,400,4,0.2\n").unwrap();
+        assert_eq!(run.refresh(), (true, false));
+        assert_eq!(run.state, State::Done);
+        assert_eq!(run.remark(), "1 row of progress.csv is broken and left out.");
+        let results = run.results().unwrap();
+        assert_eq!((results.ret, results.cost, results.stays_from), (3.0, 24.0, Some(2)));
+        assert_eq!(results.above, Some(1.0 / 3.0));
+        assert_eq!(run.rows.values[_MU], [0.5, 0.4, 0.3, 0.2]);
+        assert_eq!(run.rows.values[EXCESS][1..], [5.0, 5.0, 5.0]);
+        assert_eq!(run.epoch_at(Some(250.0), None), Some((2, 200.0, 300.0)));
+        assert_eq!(run.epoch_at(None, Some(1.5 / 3600.0)), Some((1, 100.0, 200.0)));
+
+        fs::remove_file(&path).unwrap();
+        run.refresh();
+        assert_eq!((run.state, run.remark().as_str()), (State::Broken, "progress.csv is gone."));
+    }
+
+    /// This test fails if sums leave out rows that are not kept, or if kept rows have wrong epochs.
+    #[test]
+    fn long_runs_are_thinned_but_counted_in_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = run(dir.path(), CONFIG);
+        let rows: String = (1..=10_000).map(|i| format!("1,{},{i},1,1\n", 25 + i % 2)).collect();
+        fs::write(dir.path().join("progress.csv"), format!("{HEADER}\n{rows}")).unwrap();
+        while run.refresh().1 {}
+        assert_eq!((run.sums.epochs, run.results().unwrap().above), (10_000, Some(0.5)));
+        assert!(run.rows.steps.len() <= MOST_ROWS && run.rows.steps.len() > MOST_ROWS / 2);
+        let kept = run.rows.epoch.iter().zip(&run.rows.steps);
+        assert!(kept.into_iter().all(|(&e, &s)| f64::from(e) + 1.0 == s));
+    }
+
+    #[test]
+    fn a_silent_run_is_stopped_or_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("progress.csv");
+        let mut run = run(dir.path(), CONFIG);
+        fs::write(&path, format!("{HEADER}\n1,30,100,1,1\n1,30,200,2,1\n")).unwrap();
+        let old = SystemTime::now() - Duration::from_secs(1000);
+        fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+        run.refresh();
+        assert_eq!(run.state, State::Dead, "no checkpoint");
+        fs::create_dir_all(dir.path().join("checkpoint/000001")).unwrap();
+        run.refresh();
+        assert_eq!(run.state, State::Dead, "the second epoch is not saved");
+        fs::create_dir_all(dir.path().join("checkpoint/000002")).unwrap();
+        fs::write(dir.path().join("checkpoint/000002/manifest.json"), r#"{"hash": "abc"}"#).unwrap();
+        run.checkpoint = None;
+        run.refresh();
+        assert_eq!((run.state, run.hash.as_deref()), (State::Stopped, Some("abc")));
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"1,30,300,3,1\n").unwrap();
+        run.refresh();
+        assert_eq!(run.state, State::Training, "a new row");
+    }
+
+    #[test]
+    fn missing_columns_and_configurations_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = run(dir.path(), CONFIG);
+        fs::write(dir.path().join("progress.csv"), "a,b\n1,2\n").unwrap();
+        for _ in 0..2 {
+            run.refresh();
+            assert_eq!(run.remark(), "progress.csv has no column Metrics/EpRet.");
+        }
+        fs::write(dir.path().join("config.toml"), "[run").unwrap();
+        let mut run = Run::new(run.folder.clone(), "x".into(), "r".into());
+        run.refresh();
+        assert!(run.remark().starts_with("config.toml is broken"), "{}", run.remark());
+    }
+}

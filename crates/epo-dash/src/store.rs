@@ -1,0 +1,324 @@
+//! All runs that the page shows. One thread looks for new folders and new rows; requests read what it has found.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use epo_report::groups::{Label, Place, Settings, labels, place};
+use epo_report::history::find_runs;
+use rayon::prelude::*;
+
+use crate::folder::Folder;
+use crate::run::Run;
+use crate::sweep::{self, Sweep};
+
+/// Time between two looks at the files of runs that train. New rows are shown within a second.
+const TICK: Duration = Duration::from_millis(250);
+/// Time between two looks at the files of runs that do not train.
+const QUIET_TICK: Duration = Duration::from_secs(5);
+/// Time between two searches for new run folders; longer if a search takes long.
+const SEARCH: Duration = Duration::from_secs(2);
+/// Without a request for this time, nothing is read.
+const UNWATCHED: Duration = Duration::from_secs(15);
+/// Maximum number of runs. Further folders are left out, with a note.
+const MOST_RUNS: usize = 20_000;
+/// Number of runs that are read between two publications while the first rows are loaded.
+const PART: usize = 64;
+
+/// Runs that are equal but for the seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Name of the group in requests.
+    pub(crate) id: String,
+    pub(crate) task: String,
+    pub(crate) label: Label,
+    /// Indices into [`Table::runs`], sorted by seed.
+    pub(crate) runs: Vec<usize>,
+}
+
+/// The list of runs and how they are grouped. It is replaced as a whole when a run comes or goes.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) runs: Vec<Arc<RwLock<Run>>>,
+    pub(crate) by_id: HashMap<String, usize>,
+    pub(crate) groups: Vec<Group>,
+    /// For each run: the index of its group; `None` if the run cannot be read.
+    pub(crate) group_of: Vec<Option<usize>>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Table {
+    /// Returns the same runs without groups.
+    fn ungrouped(&self) -> Self {
+        let (runs, by_id, notes) = (self.runs.clone(), self.by_id.clone(), self.notes.clone());
+        Self { runs, by_id, notes, ..Self::default() }
+    }
+}
+
+/// All runs, shared between the reading thread and the requests.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// Folders that the user named.
+    pub(crate) roots: Vec<PathBuf>,
+    table: RwLock<Arc<Table>>,
+    sweeps: RwLock<Vec<Sweep>>,
+    /// Ids of removed runs, with the version in which they were removed.
+    gone: RwLock<Vec<(u64, String)>>,
+    /// Version in which a task changed last.
+    tasks: RwLock<HashMap<String, u64>>,
+    /// Grows with every change.
+    version: AtomicU64,
+    /// Number of runs whose rows are not read yet.
+    loading: AtomicU64,
+    /// Milliseconds since `begun` of the last request.
+    asked: AtomicU64,
+    begun: Instant,
+    stop: AtomicBool,
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a short name of a path that contains no part of it (64-bit FNV-1a).
+fn id_of(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+impl Store {
+    pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
+        Self {
+            roots,
+            table: RwLock::default(),
+            sweeps: RwLock::default(),
+            gone: RwLock::default(),
+            tasks: RwLock::default(),
+            version: AtomicU64::new(1),
+            loading: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            begun: Instant::now(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Number of runs whose rows are not read yet.
+    pub(crate) fn loading(&self) -> u64 {
+        self.loading.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn table(&self) -> Arc<Table> {
+        read(&self.table).clone()
+    }
+
+    pub(crate) fn sweeps(&self) -> Vec<Sweep> {
+        read(&self.sweeps).clone()
+    }
+
+    /// Returns the version in which a run of `task` changed last.
+    pub(crate) fn task_version(&self, task: &str) -> u64 {
+        read(&self.tasks).get(task).copied().unwrap_or(0)
+    }
+
+    /// Returns the ids of runs that were removed after version `since`.
+    pub(crate) fn gone_since(&self, since: u64) -> Vec<String> {
+        let gone = read(&self.gone);
+        gone.iter().filter(|(version, _)| *version > since).map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Notes that a client is watching.
+    pub(crate) fn ask(&self) {
+        self.asked.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn is_watched(&self) -> bool {
+        let asked = Duration::from_millis(self.asked.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(asked) < UNWATCHED
+    }
+
+    /// Lets [`Store::follow`] return.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps the runs up to date until [`Store::stop`] is called.
+    pub(crate) fn follow(&self) {
+        let (mut next_search, mut next_quiet) = (Instant::now(), Instant::now());
+        while !self.stop.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            if self.is_watched() {
+                if begun >= next_search {
+                    self.search();
+                    next_search = Instant::now() + SEARCH.max(20 * begun.elapsed());
+                }
+                let all = begun >= next_quiet;
+                self.refresh(all);
+                if all {
+                    next_quiet = Instant::now() + QUIET_TICK.max(20 * begun.elapsed());
+                }
+            }
+            std::thread::sleep(TICK.saturating_sub(begun.elapsed()).max(TICK / 8));
+        }
+    }
+
+    /// Looks for new and removed run folders.
+    pub(crate) fn search(&self) {
+        let before = self.table();
+        let mut found: Vec<(PathBuf, PathBuf)> = Vec::new(); // root without links, run folder
+        let mut notes = Vec::new();
+        for root in &self.roots {
+            let Ok(real) = root.canonicalize() else {
+                notes.push(format!("The folder {} does not exist.", root.display()));
+                continue;
+            };
+            let (folders, more) = find_runs(std::slice::from_ref(&real));
+            notes.extend(more.into_iter().filter(|n| n.path != real).map(|n| n.to_string()));
+            found.extend(folders.into_iter().map(|dir| (real.clone(), dir)));
+        }
+        let mut seen = BTreeSet::new();
+        found.retain(|(_, dir)| seen.insert(dir.clone()));
+        if found.len() > MOST_RUNS {
+            notes.push(format!("There are {} runs; the first {MOST_RUNS} are shown.", found.len()));
+            found.truncate(MOST_RUNS);
+        }
+        *write(&self.sweeps) = sweep::find(&self.roots);
+
+        let ids: Vec<String> = found.iter().map(|(_, dir)| id_of(dir)).collect();
+        let same = ids.len() == before.runs.len() && ids.iter().all(|id| before.by_id.contains_key(id));
+        if same && notes == before.notes {
+            return;
+        }
+        let version = self.version() + 1;
+        let old: Vec<&String> = before.by_id.keys().collect();
+        let now: BTreeSet<&String> = ids.iter().collect();
+        let mut gone = write(&self.gone);
+        gone.extend(old.into_iter().filter(|id| !now.contains(id)).map(|id| (version, id.clone())));
+        let excess = gone.len().saturating_sub(MOST_RUNS);
+        gone.drain(..excess);
+        gone.retain(|(_, id)| !now.contains(id));
+        drop(gone);
+        let runs = found.iter().zip(&ids).map(|((root, dir), id)| match before.by_id.get(id) {
+            Some(&i) => before.runs[i].clone(),
+            None => {
+                let name = dir.strip_prefix(root).ok().filter(|p| !p.as_os_str().is_empty());
+                let name = name.unwrap_or(dir).to_string_lossy().into_owned();
+                Arc::new(RwLock::new(Run::new(Folder::new(root, dir), id.clone(), name)))
+            }
+        });
+        let by_id = ids.iter().cloned().enumerate().map(|(i, id)| (id, i)).collect();
+        let table = Table { runs: runs.collect(), by_id, notes, ..Table::default() };
+        self.publish(table, version);
+        let fresh: Vec<usize> = (0..ids.len()).filter(|&i| !before.by_id.contains_key(&ids[i])).collect();
+        self.load(&fresh);
+    }
+
+    /// Reads the rows of new runs in parts, so that the first can be shown while the others are read.
+    fn load(&self, fresh: &[usize]) {
+        self.loading.store(fresh.len() as u64, Ordering::Relaxed);
+        let table = self.table();
+        let mut due = Instant::now(); // when the groups are published next
+        for part in fresh.chunks(PART) {
+            self.refresh_these(&table, part);
+            self.loading.fetch_sub(part.len() as u64, Ordering::Relaxed);
+            let begun = Instant::now();
+            if begun >= due {
+                self.publish(table.ungrouped(), self.version() + 1);
+                due = Instant::now() + TICK.max(10 * begun.elapsed());
+            }
+        }
+        self.loading.store(0, Ordering::Relaxed);
+        if !fresh.is_empty() {
+            self.publish(table.ungrouped(), self.version() + 1);
+        }
+    }
+
+    /// Reads what is new in the runs that train; in all runs if `all`.
+    fn refresh(&self, all: bool) {
+        let table = self.table();
+        let due = |i: &usize| all || !read(&table.runs[*i]).is_quiet();
+        let due: Vec<usize> = (0..table.runs.len()).filter(due).collect();
+        if self.refresh_these(&table, &due) {
+            self.publish(table.ungrouped(), self.version() + 1);
+        }
+    }
+
+    /// Reads what is new in some runs. Returns true if the groups may have changed.
+    fn refresh_these(&self, table: &Table, which: &[usize]) -> bool {
+        let version = self.version() + 1;
+        let one = |&i: &usize| {
+            let (mut changed, before) = (false, read(&table.runs[i]).identified);
+            loop {
+                let mut run = write(&table.runs[i]); // released between parts of a large file
+                let (new, more) = run.refresh();
+                changed |= new;
+                if new {
+                    run.changed = version;
+                }
+                if !more || self.stop.load(Ordering::Relaxed) {
+                    return (changed, run.identified != before);
+                }
+            }
+        };
+        let results: Vec<(bool, bool)> = which.par_iter().map(one).collect();
+        let changed: Vec<usize> = which.iter().zip(&results).filter(|(_, r)| r.0).map(|(&i, _)| i).collect();
+        if !changed.is_empty() {
+            let mut tasks = write(&self.tasks);
+            for i in changed {
+                if let Some(identity) = &read(&table.runs[i]).identity {
+                    match tasks.get_mut(&identity.task) {
+                        Some(at) => *at = version,
+                        None => drop(tasks.insert(identity.task.clone(), version)),
+                    }
+                }
+            }
+            drop(tasks);
+            self.version.store(version, Ordering::Release);
+        }
+        results.iter().any(|r| r.1)
+    }
+
+    /// Groups the runs of `table` and makes it the current one.
+    fn publish(&self, mut table: Table, version: u64) {
+        let guards: Vec<_> = table.runs.iter().map(|run| read(run)).collect();
+        let known: Vec<usize> = (0..guards.len()).filter(|&i| guards[i].identity.is_some()).collect();
+        let identities: Vec<_> = known.iter().filter_map(|&i| guards[i].identity.as_ref()).collect();
+        let settings: Vec<Settings<'_>> = identities
+            .iter()
+            .map(|i| Settings { source: i.source, algo: &i.algo, task: &i.task, config: &i.config })
+            .collect();
+        let mut sorted: BTreeMap<Place, Vec<(u64, usize)>> = BTreeMap::new();
+        for ((&i, identity), label) in known.iter().zip(&identities).zip(labels(&settings)) {
+            sorted.entry(place(&identity.task, label)).or_default().push((identity.seed, i));
+        }
+        let mut groups = Vec::with_capacity(sorted.len());
+        let mut group_of = vec![None; guards.len()];
+        for (((_, task), _, label), mut runs) in sorted {
+            runs.sort_unstable();
+            let full = format!("{task}\n{}\n{}", label.name, label.variant.as_deref().unwrap_or_default());
+            let runs: Vec<usize> = runs.into_iter().map(|(_, i)| i).collect();
+            runs.iter().for_each(|&i| group_of[i] = Some(groups.len()));
+            groups.push(Group { id: id_of(Path::new(&full)), task, label, runs });
+        }
+        drop(settings);
+        drop(identities);
+        drop(guards);
+        let tasks: BTreeSet<&String> = groups.iter().map(|g| &g.task).collect();
+        write(&self.tasks).extend(tasks.into_iter().map(|task| (task.clone(), version)));
+        (table.groups, table.group_of) = (groups, group_of);
+        *write(&self.table) = Arc::new(table);
+        self.version.store(version, Ordering::Release);
+    }
+}

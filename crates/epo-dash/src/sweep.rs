@@ -1,0 +1,76 @@
+//! Progress of sweeps, from the journal that `epo sweep` keeps beside its run folders.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use epo_report::printable;
+
+/// Maximum number of runs of a sweep that are counted.
+const MOST_RUNS: usize = 20_000;
+
+/// How far a sweep is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Sweep {
+    /// Folder of the sweep.
+    name: String,
+    done: usize,
+    failed: usize,
+    /// Runs that have begun and have not ended.
+    open: usize,
+}
+
+/// Returns the sweeps whose folder is one of `roots`, the folder above one (`DIR/runs`), or just below one.
+pub(crate) fn find(roots: &[PathBuf]) -> Vec<Sweep> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for root in roots.iter().filter_map(|root| root.canonicalize().ok()) {
+        folders.push(root.clone());
+        if root.file_name().is_some_and(|name| name == "runs") {
+            folders.extend(root.parent().map(Path::to_owned));
+        }
+        let below = fs::read_dir(&root).into_iter().flatten().filter_map(Result::ok).take(1000);
+        folders.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+    folders.sort();
+    folders.dedup();
+    folders.iter().filter_map(|dir| count(dir)).collect()
+}
+
+fn count(dir: &Path) -> Option<Sweep> {
+    let journal = dir.join("journal");
+    if journal.is_symlink() || !dir.join("runs").is_dir() {
+        return None;
+    }
+    let name = dir.file_name().map(|name| printable(&name.to_string_lossy()).into_owned());
+    let mut sweep = Sweep { name: name.unwrap_or_default(), ..Sweep::default() };
+    for entry in fs::read_dir(journal).ok()?.filter_map(Result::ok).take(MOST_RUNS) {
+        let ended = |name: &str| entry.path().join(name).is_file();
+        match (ended("done.json"), ended("failed.json")) {
+            (true, _) => sweep.done += 1,
+            (_, true) => sweep.failed += 1,
+            _ => sweep.open += 1,
+        }
+    }
+    Some(sweep)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_counted_from_its_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let sweep = dir.path().join("mine");
+        for (run, file) in [("a", "done.json"), ("b", "failed.json"), ("c", "lease-0001"), ("d", "done.json")]
+        {
+            fs::create_dir_all(sweep.join("journal").join(run)).unwrap();
+            fs::write(sweep.join("journal").join(run).join(file), "{}").unwrap();
+        }
+        assert_eq!(find(&[dir.path().to_owned()]), [], "without run folders it is not a sweep");
+        fs::create_dir_all(sweep.join("runs")).unwrap();
+        let want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1 };
+        for root in [dir.path().to_owned(), sweep.clone(), sweep.join("runs")] {
+            assert_eq!(find(&[root]).first(), Some(&want));
+        }
+    }
+}

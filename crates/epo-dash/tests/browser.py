@@ -1,0 +1,456 @@
+"""Tests of the dashboard's page in a real browser: headless Chromium, driven by Playwright.
+
+    python3 crates/epo-dash/tests/browser.py target/debug/examples/serve [--shots DIR] [--big]
+
+The script installs what it needs: Playwright into a virtual environment below `target/`, and Chromium with `apt-get` if
+it may. Where it cannot, it says so in one line and succeeds. `--shots` saves screenshots. `--big` also measures the
+first paint with 200 and 2,000 runs.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PLAYWRIGHT = "playwright==1.65.0"
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+def skip(why):
+    print(f"\n!!!! BROWSER TEST SKIPPED: {why}\n", file=sys.stderr)
+    sys.exit(0)
+
+
+def chromium():
+    """Path of Chromium; installs it if this is Debian or Ubuntu and we are root."""
+    names = ["chromium", "chromium-browser", "google-chrome"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "update", "-qq"], check=False)
+        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        found = next(filter(None, map(shutil.which, names)), None)
+    return found or skip("there is no Chromium; install it with `apt-get install chromium`")
+
+
+def enter_environment():
+    """Runs this script again inside a virtual environment with Playwright, unless it is inside already."""
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "browser-test"
+        python = folder / "bin" / "python3"
+        if os.environ.get("EPO_BROWSER_TEST"):
+            skip("Playwright cannot be imported")
+        done = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
+        if done.returncode == 0:
+            command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", PLAYWRIGHT]
+            done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            skip(f"Playwright cannot be installed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+        os.execve(python, [str(python), *sys.argv], {**os.environ, "EPO_BROWSER_TEST": "1"})
+
+
+XSS = [
+    "<script>X</script>",
+    "<img src=x onerror=X>",
+    "<svg onload=X>",
+    "<svg><script>X</script></svg>",
+    "\"><script>X</script>",
+    "'><img src=x onerror=X>",
+    "<body onload=X>",
+    "<iframe srcdoc='<script>parent.X</script>'></iframe>",
+    "<details open ontoggle=X>",
+    "<a href=javascript:X>click</a>",
+    "javascript:X",
+    "<math><mtext><img src=x onerror=X></mtext></math>",
+    "</title><script>X</script>",
+    "</option></select><img src=x onerror=X>",
+    "<input autofocus onfocus=X>",
+    "<video><source onerror=X></video>",
+    "{{constructor.constructor('X')()}}",
+    "${X}",
+    "<template><img src=x onerror=X></template>",
+    "<object data=javascript:X></object>",
+    "<embed src=javascript:X>",
+    "<link rel=stylesheet href=javascript:X>",
+    "<style>@import 'javascript:X'</style>",
+    "<form action=javascript:X><button>go</button></form>",
+    "<marquee onstart=X>m</marquee>",
+]
+
+
+class Server:
+    all = []
+
+    def __init__(self, program, folder):
+        Server.all.append(self)
+        self.process = subprocess.Popen([program, folder], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Watch:
+    """Collects what must not happen in a page: errors, dialogs, requests to other places."""
+
+    def __init__(self, page, url):
+        self.bad = []
+        page.on("pageerror", lambda e: self.bad.append(f"error: {e}"))
+        page.on("dialog", lambda d: (self.bad.append(f"dialog: {d.message}"), d.dismiss()))
+        page.on("console", lambda m: m.type == "error" and self.bad.append(f"console: {m.text}"))
+        outside = lambda r: not r.url.startswith((url, "blob:", "data:"))
+        page.on("request", lambda r: outside(r) and self.bad.append(f"request: {r.url}"))
+
+    def check(self, *allowed):
+        bad = [b for b in self.bad if not any(a in b for a in allowed)]
+        assert not bad, bad
+        self.bad.clear()
+
+
+DRAWN = "html[data-ready] #chart-main .chart[data-drawn]"
+
+
+def open_page(context, url, fragment=""):
+    page = context.new_page()
+    watch = Watch(page, url.split("#")[0])
+    page.goto(url + fragment)
+    page.wait_for_selector(DRAWN)
+    return page, watch
+
+
+def main():
+    from playwright.sync_api import expect, sync_playwright
+
+    import make_runs
+
+    program = sys.argv[1]
+    shots = Path(sys.argv[sys.argv.index("--shots") + 1]) if "--shots" in sys.argv else None
+    flags = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync"]
+    with tempfile.TemporaryDirectory() as tmp, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=flags)
+        for test in [empty_folder, live, look_around, pictures, hostile, server_gone]:
+            folder = Path(tmp) / test.__name__
+            folder.mkdir()
+            began = time.time()
+            test(browser, program, folder, make_runs, expect, shots)
+            print(f"{test.__name__}: ok, {time.time() - began:.1f} s")
+        if "--big" in sys.argv:
+            for runs, most in [(200, 1.0), (2000, 3.0)]:
+                first_paint(browser, program, Path(tmp) / f"runs-{runs}", make_runs, runs, most)
+        browser.close()
+
+
+def empty_folder(browser, program, folder, make_runs, expect, shots):
+    """Fails if the page stays blank without runs, or must be reloaded when the first run comes."""
+    server = Server(program, folder)
+    page = browser.new_page()
+    watch = Watch(page, server.url)
+    page.goto(server.url)
+    expect(page.locator("#empty")).to_contain_text("There are no runs yet")
+    expect(page.locator("#empty")).to_contain_text("epo train")
+    run, _ = make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 5, planned=10)
+    page.wait_for_selector(DRAWN)
+    expect(page.locator("#runtable tbody tr")).to_have_count(1)
+    shutil.rmtree(run.parent)
+    expect(page.locator("#empty")).to_contain_text("There are no runs yet", timeout=15_000)
+    watch.check()
+    page.close()
+    server.stop()
+
+
+def live(browser, program, folder, make_runs, expect, shots):
+    """Fails if curves do not grow while a run trains, half-written rows are shown, or updates are slow."""
+    make_runs.write_run(folder, make_runs.TASKS[0], "epo", 1, 40)
+    run, curve = make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 3, planned=40)
+    server = Server(program, folder)
+    page, watch = open_page(browser.new_context(), server.url)
+    row = page.locator("#runtable tr", has=page.locator(".state.training"))
+    expect(row).to_contain_text("96 k")
+    drawn = int(page.get_attribute("#chart-main .chart", "data-drawn"))
+    slowest = 0.0
+    with open(run / "progress.csv", "a", encoding="utf-8") as file:
+        for epoch in range(4, 11):
+            text = curve.row()
+            file.write(text[:20])
+            file.flush()
+            time.sleep(0.3)
+            file.write(text[20:] + "\n")
+            file.flush()
+            began = time.time()
+            expect(row).to_contain_text(f"{epoch * 32} k")
+            slowest = max(slowest, time.time() - began)
+    assert int(page.get_attribute("#chart-main .chart", "data-drawn")) >= drawn + 5, "the chart is drawn anew"
+    print(f"  slowest new row: {slowest:.2f} s")
+    assert slowest < 1.5, slowest  # one second, and time for the browser on a busy machine
+    expect(page.locator("#live")).to_contain_text("1 training · 1 done")
+    watch.check()
+    page.context.close()
+    server.stop()
+
+
+def look_around(browser, program, folder, make_runs, expect, shots):
+    """Fails if filters, zoom, clicks, keys, links or exports do nothing."""
+    for algo in ["epo", "ppo-lag"]:
+        for seed in range(3):
+            make_runs.write_run(folder, make_runs.TASKS[0], algo, seed, 60, episodes=60)
+    make_runs.write_run(folder, make_runs.TASKS[1], "cpo", 0, 60)
+    server = Server(program, folder)
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    page, watch = open_page(context, server.url)
+    rows = page.locator("#runtable tbody tr")
+    expect(rows).to_have_count(6)
+
+    # the filter
+    page.keyboard.press("/")
+    page.keyboard.type("seed=1 epo")
+    expect(rows).to_have_count(1)
+    expect(page.locator("#groups li")).to_have_count(1)
+    page.fill("#filter", "nothing-matches")
+    expect(page.locator("#empty")).to_contain_text("No run matches the filter")
+    page.fill("#filter", "")
+    expect(rows).to_have_count(6)
+
+    # sorting: the highest cost first, then the lowest
+    heads = page.locator("#runtable th button")
+    heads.filter(has_text="Cost").click()
+    costs = [float(t) for t in page.locator("#runtable tbody tr td:nth-child(6)").all_inner_texts()]
+    assert costs == sorted(costs, reverse=True), costs
+    heads.filter(has_text="Cost").click()
+    costs = [float(t) for t in page.locator("#runtable tbody tr td:nth-child(6)").all_inner_texts()]
+    assert costs == sorted(costs), costs
+
+    # zoom by dragging; the address restores it in another tab
+    page.evaluate("scrollTo(0, 0)")
+    chart = page.locator("#chart-main .chart").nth(1)
+    box = chart.bounding_box()
+    x, y = box["x"], box["y"] + 120
+    page.mouse.move(x + 150, y)
+    page.mouse.down()
+    page.mouse.move(x + 220, y, steps=6)
+    page.mouse.move(x + 300, y, steps=6)
+    page.mouse.up()
+    expect(page.locator("#unzoom")).to_be_visible()
+    assert "zoom=" in page.url, page.url
+    other, other_watch = open_page(context, page.url)
+    expect(other.locator("#unzoom")).to_be_visible()
+    expect(other.locator("#runtable th[aria-sort=ascending]")).to_have_text("Cost")
+    other_watch.check()
+    other.close()
+    page.locator("#unzoom").click()
+    expect(page.locator("#unzoom")).to_be_hidden()
+    assert "zoom=" not in page.url, page.url
+
+    # a click on a curve lists the episodes of the epoch, the costliest first; a click there opens the replay
+    page.mouse.click(x + 250, box["y"] + 200)
+    page.wait_for_selector("#episodes tbody tr")
+    costs = [float(t) for t in page.locator("#episodes tbody tr td:nth-child(1)").all_inner_texts()]
+    assert len(costs) == 96 and costs == sorted(costs, reverse=True), costs
+    with context.expect_page() as replay:
+        page.locator("#episodes a").first.click()
+    expect(replay.value.locator("p").first).to_contain_text(f"cost {costs[0]:g}")
+    expect(replay.value.locator("#script")).to_have_text("script ran")
+    replay.value.close()
+    page.keyboard.press("Escape")
+
+    # keys: seeds, band, axis, task, theme, penalty
+    for key, part in [("s", "seeds=1"), ("b", "band=ci95"), ("x", "x=time"), ("p", "penalty=1"), ("d", "theme=")]:
+        page.locator("main").focus()
+        page.keyboard.press(key)
+        expect(page.locator("#layout")).to_be_visible()
+        page.wait_for_timeout(200)
+        assert part in page.url, (key, page.url)
+    expect(page.locator("#chart-penalty .card:visible").first).to_be_visible()
+    page.keyboard.press("t")
+    expect(page.locator("#task")).to_have_value(make_runs.TASKS[1])
+    expect(rows).to_have_count(1)
+    page.keyboard.press("t")
+    expect(rows).to_have_count(6)
+    page.keyboard.press("?")
+    expect(page.locator("#paneltitle")).to_have_text("Help")
+    page.keyboard.press("Escape")
+
+    # arrows move the cursor of a focused chart, and Enter lists episodes
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
+    page.locator("#chart-main .chart").first.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#episodes tbody tr")
+    page.keyboard.press("Escape")
+
+    # groups can be hidden
+    page.locator("#groups input").first.uncheck()
+    expect(page.locator("#chart-main .chart").first).not_to_have_attribute("aria-label", re.compile(r"\bEPO "))
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("PPO-Lag "))
+    assert "groups=" in page.url
+
+    # exports
+    with page.expect_download() as svg:
+        page.locator("#chart-main button", has_text="SVG").first.click()
+    text = Path(svg.value.path()).read_text(encoding="utf-8")
+    assert text.startswith("<svg") and "environment steps" in text or "hours of training" in text, text[:200]
+    with page.expect_download() as csv:
+        page.locator("#chart-main a", has_text="CSV").nth(1).click()
+    lines = Path(csv.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("task,algorithm,quantity,") and len(lines) == 61, lines[:2]
+    with page.expect_download() as csv:
+        page.locator("#runscsv").click()
+    assert len(Path(csv.value.path()).read_text(encoding="utf-8").splitlines()) == 7
+
+    # one run
+    page.locator("#runtable button[data-run]").first.click()
+    expect(page.locator("#panelbody")).to_contain_text("run.limit")
+    assert "run=" in page.url
+    watch.check()
+    context.close()
+    server.stop()
+
+
+def pictures(browser, program, folder, make_runs, expect, shots):
+    """Fails if the page is wider than the screen, or if text has too little contrast."""
+    for algo in make_runs.ALGOS:
+        for seed in range(4):
+            make_runs.write_run(folder, make_runs.TASKS[0], algo, seed, 120)
+    server = Server(program, folder)
+    for width in [1280, 400]:
+        for theme in ["light", "dark"]:
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+            page, watch = open_page(context, server.url, "#penalty=1")
+            page.wait_for_selector("#chart-penalty .chart[data-drawn]")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            for selector in ["h2", "#live", "#runtable td", ".hint", "th button", "#groups .name", ".good", ".bad"]:
+                ratio = page.evaluate(CONTRAST, selector)
+                assert ratio is None or ratio >= 4.5, (width, theme, selector, ratio)
+            colours = page.evaluate(COLOURS)
+            assert colours > 20, f"the chart is empty: {colours} colours"
+            if shots:
+                page.wait_for_timeout(500)
+                shots.mkdir(parents=True, exist_ok=True)
+                page.screenshot(path=shots / f"dash-{width}-{theme}.png", full_page=True)
+            watch.check()
+            context.close()
+    server.stop()
+
+
+# contrast of the first element that a selector matches, after WCAG 2
+CONTRAST = """selector => {
+  const element = document.querySelector(selector);
+  if (!element || element.offsetParent === null) return null;
+  const parts = text => text.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  let ground = element;
+  while (ground && (parts(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0) ground = ground.parentElement;
+  const [a, b] = [light(parts(getComputedStyle(element).color)), light(parts(getComputedStyle(ground ?? document.body).backgroundColor))];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}"""
+
+# number of different colours in the chart of the cost
+COLOURS = """() => {
+  const canvas = document.querySelectorAll("#chart-main canvas")[1];
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+  return seen.size;
+}"""
+
+
+def hostile(browser, program, folder, make_runs, expect, shots):
+    """Fails if text from a run folder becomes HTML anywhere. 100 payloads, 0 executions."""
+    mark = "window.epoHacked=1"
+    breaks = ["", "-->", "\"'`></textarea>", "</style></script>"]  # what may end the place that the text stands in
+    payloads = [start + p.replace("X", mark) for p in XSS for start in breaks]
+    for i, text in enumerate(payloads):
+        safe = text.replace("/", "\u2215")[:120]
+        run = folder / f"{safe}-{i}" / f"seed-000 {safe}"
+        run.mkdir(parents=True)
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        algo = f"{quoted}" if i % 2 else "epo"
+        config = f'[run]\ntask = "{"T" if i % 3 else quoted}"\nalgo = "{algo}"\nseed = {i}\nlimit = 25.0\nsteps = 10\n'
+        (run / "config.toml").write_text(config + f'[algo]\n"{quoted}" = "{quoted}"\nx = "{quoted}"\n', encoding="utf-8")
+        rows = f"Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,{safe}\n1,30,10,{safe}\n"
+        (run / "progress.csv").write_text(rows if i % 4 else f"{safe}\n", encoding="utf-8")
+        (run / "episodes.csv").write_text(f"step,env,return,cost,length\n{safe},1,2,3,4\n10,0,1,2,3\n", encoding="utf-8")
+        (run / "eval.json").write_text(f'{{"policy": "{quoted}", "episodes": 1, "hash": "{quoted}"}}', encoding="utf-8")
+    server = Server(program, folder)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    watch = Watch(page, server.url)
+    page.goto(server.url + "#settings=1")
+    page.wait_for_selector("html[data-ready]")
+    expect(page.locator("#live")).to_contain_text("broken")
+    for task in page.locator("#task option").all():
+        page.select_option("#task", task.get_attribute("value"))
+        page.wait_for_timeout(150)
+        for chart in page.locator("#chart-main .chart, #chart-safety .chart").all()[:3]:
+            chart.hover()
+    opened = 0
+    for button in page.locator("#runtable button[data-run]").all()[:12]:
+        button.click()
+        page.wait_for_selector("#panel[open]")
+        page.keyboard.press("Escape")
+        opened += 1
+    assert opened > 0
+    for text in payloads:
+        page.fill("#filter", text)
+        page.wait_for_timeout(10)
+        page.goto(f"{server.url}#q={text}&task={text}&run={text}&sort={text}&groups={text}")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.epoHacked") is None
+    assert page.locator("img:not([src='icon.svg']), iframe, object, embed, svg script").count() == 0
+    watch.check("status of 404")  # a run that does not exist
+    context.close()
+    server.stop()
+    print(f"  {len(payloads)} payloads, 0 executions")
+
+
+def server_gone(browser, program, folder, make_runs, expect, shots):
+    """Fails if the page hides that its numbers are old."""
+    make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 5)
+    server = Server(program, folder)
+    page, _ = open_page(browser.new_context(), server.url)
+    expect(page.locator("#banner")).to_be_hidden()
+    server.stop()
+    expect(page.locator("#banner")).to_contain_text("does not answer")
+    page.context.close()
+
+
+def first_paint(browser, program, folder, make_runs, runs, most):
+    """Prints when the page is painted and when its charts are drawn, in seconds after the request."""
+    pairs = [(task, algo) for task in make_runs.TASKS for algo in make_runs.ALGOS]
+    for i in range(runs):
+        task, algo = pairs[i % len(pairs)]
+        make_runs.write_run(folder, task, algo, i // len(pairs), 300)
+    server = Server(program, folder)
+    for visit in ["while the runs are read", "when they are read"]:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page, watch = open_page(context, server.url)
+        drawn = page.evaluate("performance.getEntriesByName('drawn')[0].startTime") / 1000
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
+        print(f"first paint, {runs} runs, {visit}: {paint:.2f} s; curves drawn: {drawn:.2f} s (allowed: {most} s)")
+        assert paint < most, paint
+        page.locator("#live", has_text="done").wait_for(timeout=60_000)
+        watch.check()
+        context.close()
+    assert drawn < most, drawn
+    server.stop()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    chromium()
+    enter_environment()
+    try:
+        main()
+    finally:
+        for server in Server.all:
+            server.stop()

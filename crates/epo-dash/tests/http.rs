@@ -1,0 +1,540 @@
+//! Claim: the dashboard shows what is in the run folders, and nothing else, to nobody else, whatever a client sends.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use epo_dash::{Dashboard, DashboardError, Episode, Options, Replays, routes};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const HEADER: &str = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Total,Time/FPS,Penalty/Mu";
+
+struct Pages;
+
+impl Replays for Pages {
+    fn replay(&self, run: &Path, episode: Option<&Episode>) -> Result<String, String> {
+        let Some(Episode { row, cost, .. }) = episode else { return Ok("the costliest".into()) };
+        Ok(format!("<script>replay of {} row {row} cost {cost}</script>", run.display()))
+    }
+
+    fn content_security_policy(&self) -> String {
+        "default-src 'none'; script-src 'sha256-x'".into()
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    _dir: TempDir,
+    runs: PathBuf,
+}
+
+/// Starts a dashboard on an empty folder `runs` in a new folder.
+fn start() -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path().canonicalize().unwrap().join("runs");
+    fs::create_dir(&runs).unwrap();
+    let address = serve(&runs, None);
+    Server { address, _dir: dir, runs }
+}
+
+fn serve(runs: &Path, token: Option<&str>) -> SocketAddr {
+    let options = Options {
+        runs: vec![runs.to_owned()],
+        port: 0,
+        token: token.map(str::to_owned),
+        ..Options::default()
+    };
+    let dashboard = Dashboard::bind(&options, Some(Arc::new(Pages))).unwrap();
+    let url = dashboard.url();
+    std::thread::spawn(move || dashboard.serve());
+    url.strip_prefix("http://").unwrap().split('/').next().unwrap().parse().unwrap()
+}
+
+/// Writes a run folder with these rows.
+fn write_run(runs: &Path, name: &str, algo: &str, seed: u64, rows: &str) -> PathBuf {
+    let dir = runs.join(name);
+    fs::create_dir_all(&dir).unwrap();
+    let config =
+        format!("[run]\ntask = \"Task1\"\nalgo = \"{algo}\"\nseed = {seed}\nlimit = 25.0\nsteps = 1000\n");
+    fs::write(dir.join("config.toml"), config).unwrap();
+    fs::write(dir.join("progress.csv"), format!("{HEADER}\n{rows}")).unwrap();
+    dir
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {} {}", self.status, self.text()))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v).next()
+    }
+}
+
+/// Sends these bytes and returns the answer; `None` if the connection is closed without one.
+fn send(address: SocketAddr, request: &[u8]) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request).ok()?;
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).ok();
+    let end = all.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&all[..end]).into_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer { status, head, body: all[end + 4..].to_vec() })
+}
+
+fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    (text + "\r\n").into_bytes()
+}
+
+fn get(address: SocketAddr, path: &str) -> Answer {
+    send(address, &request("GET", path, &[("Host", &address.to_string())])).unwrap()
+}
+
+/// Asks until `wanted` holds, for at most ten seconds. Returns the answer and the time it took.
+fn wait_for(address: SocketAddr, path: &str, wanted: impl Fn(&Value) -> bool) -> (Value, Duration) {
+    let begun = Instant::now();
+    loop {
+        let answer = get(address, path).json();
+        if wanted(&answer) {
+            return (answer, begun.elapsed());
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {answer}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn new_rows_and_runs_come_and_deleted_runs_go() {
+    let server = start();
+    let (empty, _) = wait_for(server.address, "/api/overview", |o| o["all"] == 0);
+    assert_eq!(empty["tasks"], Value::Array(Vec::new()));
+    let one = write_run(&server.runs, "EPO-{Task1}/a", "epo", 0, "1,30,100,1,100,0.5\n2,20,200,2,1");
+    write_run(&server.runs, "EPO-{Task1}/b", "epo", 1, "3,10,100,1,100,0.7\n");
+    write_run(&server.runs, "PPO-{Task1}/c", "ppo", 0, "5,50,100,1,100,\n5,50,1000,2,100,\n");
+    let (all, _) = wait_for(server.address, "/api/overview", |o| {
+        o["total"] == 3
+            && o["loading"] == 0
+            && o["runs"].as_array().unwrap().iter().all(|r| r["ret"].is_number())
+    });
+    let groups = all["tasks"][0]["groups"].as_array().unwrap();
+    let labels: Vec<_> =
+        groups.iter().map(|g| (g["label"].as_str().unwrap(), g["n"].as_u64().unwrap())).collect();
+    assert_eq!(labels, [("EPO", 2), ("PPO", 1)]);
+    assert_eq!(
+        (groups[0]["ret"]["mean"].as_f64(), groups[0]["cost"]["mean"].as_f64()),
+        (Some(2.0), Some(20.0))
+    );
+    assert_eq!(groups[0]["feasible"]["mean"], 0.5);
+    let run = |all: &Value, name: &str| {
+        all["runs"].as_array().unwrap().iter().find(|r| r["name"].as_str().unwrap().ends_with(name)).cloned()
+    };
+    assert_eq!(run(&all, "a").unwrap()["epochs"], 1, "the half-written row waits");
+    assert_eq!(run(&all, "c").unwrap()["state"], "done");
+    let id = run(&all, "a").unwrap()["id"].as_str().unwrap().to_owned();
+
+    // the row is completed: shown within a second, and only that run is sent
+    let version = all["version"].as_u64().unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(one.join("progress.csv")).unwrap();
+    file.write_all(b"00,0.4\n").unwrap();
+    let (new, took) = wait_for(server.address, &format!("/api/overview?since={version}"), |o| {
+        o["runs"].as_array().unwrap().iter().any(|r| r["epochs"] == 2)
+    });
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(new["runs"].as_array().unwrap().len(), 1);
+    let curves = get(server.address, "/api/curves?task=Task1&y=ret,mu&band=range").json();
+    let epo = &curves["groups"][0]["curves"];
+    assert_eq!(epo["ret"]["x"].to_string(), "[100.0,200.0]");
+    assert_eq!(epo["ret"]["mean"].to_string(), "[2.0,2.0]");
+    assert_eq!(
+        (epo["ret"]["n"].to_string(), epo["ret"]["lo"].to_string()),
+        ("[2,1]".into(), "[1.0,null]".into())
+    );
+    assert_eq!(curves["groups"][1]["curves"].get("mu"), None, "a quantity that no run has");
+
+    let version = new["version"].as_u64().unwrap();
+    fs::remove_dir_all(&one).unwrap();
+    let (gone, _) =
+        wait_for(server.address, &format!("/api/overview?since={version}"), |o| o["gone"][0] == id.as_str());
+    assert_eq!(gone["all"], 2);
+    let missing = get(server.address, &format!("/api/run?run={id}"));
+    assert_eq!((missing.status, missing.text().contains("deleted")), (404, true));
+}
+
+#[test]
+fn an_answer_that_is_known_is_not_sent_again() {
+    let server = start();
+    write_run(&server.runs, "a", "epo", 0, "1,30,1000,1,100,0.5\n");
+    wait_for(server.address, "/api/overview", |o| o["total"] == 1 && o["loading"] == 0);
+    std::thread::sleep(Duration::from_millis(1200));
+    for path in
+        ["/api/overview?since=0", "/api/curves?task=Task1&y=ret", "/api/settings?task=Task1", "/app.js"]
+    {
+        let first = get(server.address, path);
+        let etag = first.header("etag").unwrap_or_else(|| panic!("{path}: {}", first.head)).to_owned();
+        let host = server.address.to_string();
+        let again = send(server.address, &request("GET", path, &[("Host", &host), ("If-None-Match", &etag)]))
+            .unwrap();
+        assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
+    }
+}
+
+#[test]
+fn filters_choose_runs() {
+    let server = start();
+    for (name, algo, seed) in [("x/a", "epo", 0), ("x/b", "epo", 1), ("y/c", "ppo", 0)] {
+        write_run(&server.runs, name, algo, seed, "1,30,1000,1,100,0.5\n");
+    }
+    wait_for(server.address, "/api/overview", |o| o["total"] == 3 && o["loading"] == 0);
+    for (query, names) in [
+        ("", "x/a x/b y/c"),
+        ("epo", "x/a x/b"),
+        ("-epo", "y/c"),
+        ("seed=0", "x/a y/c"),
+        ("-seed=0", "x/b"),
+        ("run.algo=ppo", "y/c"),
+        ("state=done+epo", "x/a x/b"),
+        ("X%2F", "x/a x/b"),
+        ("state=training", ""),
+        ("nothing", ""),
+    ] {
+        let got = get(server.address, &format!("/api/overview?q={query}")).json();
+        let mut shown: Vec<_> =
+            got["runs"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+        shown.sort_unstable();
+        assert_eq!(shown.join(" "), names, "{query}");
+        let csv = get(server.address, &format!("/api/runs.csv?q={query}")).text();
+        assert_eq!(csv.lines().count() - 1, shown.len(), "{query}: {csv}");
+    }
+}
+
+#[test]
+fn episodes_of_an_epoch_are_listed_and_replayed() {
+    let server = start();
+    let dir = write_run(&server.runs, "a", "epo", 3, "1,30,100,3600,100,0.5\n1,30,200,7200,100,0.5\n");
+    let rows =
+        "step,env,return,cost,length\n50,0,1,5,50\n100,1,1,7,50\n150,0,2,1,50\n200,1,2,9,50\n200,2,2,4,50\n";
+    fs::write(dir.join("episodes.csv"), rows).unwrap();
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 1 && o["loading"] == 0);
+    let (run, group) = (&all["runs"][0]["id"], &all["tasks"][0]["groups"][0]["id"]);
+    let (run, group) = (run.as_str().unwrap(), group.as_str().unwrap());
+    for address in
+        [format!("group={group}&steps=150"), format!("run={run}&steps=200"), format!("run={run}&hours=1.5")]
+    {
+        let got = get(server.address, &format!("/api/episodes?{address}")).json();
+        let costs: Vec<_> =
+            got["episodes"].as_array().unwrap().iter().map(|e| e["episode"]["cost"].as_f64()).collect();
+        assert_eq!(costs, [Some(9.0), Some(4.0), Some(1.0)], "{address}");
+        assert_eq!((&got["epochs"][0], &got["episodes"][0]["seed"]), (&1.into(), &3.into()));
+    }
+    let page = get(server.address, &format!("/replay?run={run}&episode=4"));
+    assert_eq!((page.status, page.text().contains("row 4 cost 9")), (200, true), "{}", page.text());
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("sandbox allow-scripts;") && policy.contains("default-src 'none'"),
+        "{policy}"
+    );
+    for (address, status) in [
+        (format!("run={run}&episode=6"), 404),
+        (format!("run={run}&episode=0"), 404),
+        (format!("run={run}&episode=-1"), 400),
+        (format!("run={run}&episode=x"), 400),
+        ("run=nothing&episode=0".into(), 404),
+        ("episode=0".into(), 400),
+    ] {
+        assert_eq!(get(server.address, &format!("/replay?{address}")).status, status, "{address}");
+    }
+}
+
+/// This test fails if a route is not checked, or if the check leaves out one of the headers.
+#[test]
+fn foreign_hosts_and_origins_are_refused_on_every_route() {
+    let server = start();
+    let own = server.address.to_string();
+    let port = server.address.port();
+    let elsewhere = format!("evil.example:{port}");
+    let cases: Vec<Vec<(&str, String)>> = vec![
+        vec![("Host", elsewhere.clone())],
+        vec![("Host", "evil.example".into())],
+        vec![("Host", format!("127.0.0.1:{}", port ^ 1))],
+        vec![("Host", format!("127.0.0.1.evil.example:{port}"))],
+        vec![("Host", format!("192.168.1.1:{port}"))],
+        vec![],
+        vec![("Host", own.clone()), ("Host", elsewhere.clone())],
+        vec![("Host", own.clone()), ("Origin", "http://evil.example".into())],
+        vec![("Host", own.clone()), ("Origin", "null".into())],
+        vec![("Host", own.clone()), ("Origin", format!("https://{own}"))],
+        vec![("Host", own.clone()), ("Sec-Fetch-Site", "cross-site".into())],
+        vec![("Host", own.clone()), ("Sec-Fetch-Site", "same-site".into())],
+    ];
+    let all = routes();
+    assert!(all.len() > 12, "{all:?}");
+    for path in all.iter().copied().chain(["/nothing", "/.."]) {
+        for case in &cases {
+            let headers: Vec<(&str, &str)> = case.iter().map(|(n, v)| (*n, v.as_str())).collect();
+            let answer = send(server.address, &request("GET", path, &headers)).unwrap();
+            assert!(matches!(answer.status, 400 | 403), "{path} {case:?}: {}", answer.status);
+            assert!(answer.body.len() < 200, "{path} {case:?}");
+        }
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+            let answer = send(server.address, &request(method, path, &[("Host", &own)])).unwrap();
+            assert_eq!(answer.status, 405, "{method} {path}");
+        }
+        let answer = get(server.address, path);
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+        let policy =
+            answer.header("content-security-policy").unwrap_or_else(|| panic!("{path}: {}", answer.head));
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    }
+}
+
+#[test]
+fn with_a_token_nothing_is_shown_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), Some("s3cret"));
+    let host = address.to_string();
+    for path in routes() {
+        let answer = send(address, &request("GET", path, &[("Host", &host)])).unwrap();
+        assert_eq!(answer.status, 401, "{path}");
+        let cookie = ("Cookie", "epo_dash_token=s3cret");
+        let answer = send(address, &request("GET", path, &[("Host", &host), cookie])).unwrap();
+        assert_ne!(answer.status, 401, "{path}");
+    }
+    let answer = get(address, "/?token=s3cret");
+    assert_eq!(answer.status, 200);
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("epo_dash_token=s3cret; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert_eq!(get(address, "/?token=S3cret").status, 401);
+
+    let open = Options { bind: "0.0.0.0".parse().unwrap(), port: 0, ..Options::default() };
+    assert!(matches!(Dashboard::bind(&open, None), Err(DashboardError::NeedsToken(_))));
+    let bad = Options { token: Some("a&b".into()), port: 0, ..Options::default() };
+    assert!(matches!(Dashboard::bind(&bad, None), Err(DashboardError::BadToken)));
+}
+
+#[test]
+fn a_port_in_use_is_not_a_reason_to_fail() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let dashboard = Dashboard::bind(&Options { port, ..Options::default() }, None).unwrap();
+    assert_eq!(dashboard.port_in_use(), Some(port));
+    assert!(!dashboard.url().contains(&format!(":{port}/")), "{}", dashboard.url());
+}
+
+/// Spellings of paths that lead out of a folder on some server.
+fn payloads(secret: &Path) -> Vec<String> {
+    let secret = secret.display().to_string();
+    let mut all = vec![
+        secret.clone(),
+        format!("file://{secret}"),
+        secret.replace('/', "%2f"),
+        secret.replace('/', "\\"),
+    ];
+    let ups = [
+        "../",
+        "..%2f",
+        "%2e%2e/",
+        "%2e%2e%2f",
+        "%252e%252e%252f",
+        "..\\",
+        "..%5c",
+        "%2e%2e%5c",
+        "....//",
+        "..;/",
+        ".%2e/",
+        "..%c0%af",
+        "%c0%ae%c0%ae/",
+        "..%ef%bc%8f",
+        "..%00/",
+        "./../",
+        "%2e%2e%3b/",
+        "..//",
+        "/../",
+        "..%u2215",
+    ];
+    let targets =
+        ["secret.txt", "outside/secret.txt", "etc/passwd", "outside/config.toml", "secret.txt%00.css"];
+    for up in ups {
+        for depth in [1, 2, 8] {
+            all.extend(targets.iter().map(|target| format!("{}{target}", up.repeat(depth))));
+        }
+    }
+    all.push("a/".repeat(20_000));
+    all.push("%00".into());
+    all
+}
+
+/// This test fails if a route takes a path, or if files of run folders are read through links.
+#[test]
+fn nothing_outside_the_run_folders_is_reached() {
+    const SECRET: &str = "TOP-SECRET-4711";
+    let server = start();
+    let base = server.runs.parent().unwrap();
+    let outside = base.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(base.join("secret.txt"), SECRET).unwrap();
+    fs::write(outside.join("secret.txt"), SECRET).unwrap();
+    let hidden = format!("[run]\ntask = \"{SECRET}\"\nalgo = \"epo\"\nseed = 1\nlimit = 1\n");
+    fs::write(outside.join("config.toml"), hidden).unwrap();
+    fs::write(outside.join("progress.csv"), format!("{HEADER}\n1,30,1000,1,100,4711\n")).unwrap();
+    // a whole folder, and single files, that are links
+    std::os::unix::fs::symlink(&outside, server.runs.join("linked")).unwrap();
+    for name in ["config.toml", "progress.csv", "episodes.csv", "eval.json"] {
+        let dir = write_run(&server.runs, &format!("link-{name}"), "epo", 0, "1,30,1000,1,100,0.5\n");
+        let _ = fs::remove_file(dir.join(name));
+        let target = if name == "config.toml" || name == "progress.csv" { name } else { "secret.txt" };
+        std::os::unix::fs::symlink(outside.join(target), dir.join(name)).unwrap();
+    }
+    write_run(&server.runs, "good", "epo", 5, "1,30,1000,1,100,0.5\n");
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 5 && o["loading"] == 0);
+    let good =
+        all["runs"].as_array().unwrap().iter().find(|r| r["name"] == "good").unwrap()["id"].as_str().unwrap();
+
+    let all = payloads(&base.join("secret.txt"));
+    assert!(all.len() >= 300, "{}", all.len());
+    let host = server.address.to_string();
+    // one connection for many requests, so that the test is quick
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let mut ask = |path: &str| {
+        let plain = path.replace([' ', '\r', '\n'], "%20");
+        let request = format!("GET {plain} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        if stream.write_all(request.as_bytes()).is_err() {
+            stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+        }
+        let body = read_one(&mut stream);
+        if body.is_none() {
+            stream = TcpStream::connect(server.address).unwrap();
+        }
+        let body = body.unwrap_or_default();
+        assert!(!body.contains(SECRET), "{path}: {body}");
+        assert!(!body.contains("root:x:0:0"), "{path}: {body}");
+        assert!(!body.contains("4711.0"), "{path}: {body}");
+    };
+    for route in routes() {
+        for payload in &all {
+            ask(&format!("{}/{payload}", route.trim_end_matches('/')));
+            if route.starts_with("/api") || route == "/replay" {
+                ask(&format!(
+                    "{route}?run={payload}&task={payload}&group={payload}&groups={payload}&steps=1&episode=0&q={payload}"
+                ));
+            }
+        }
+        ask(&format!("{route}?run={good}&task=Task1&steps=1&episode=0&y=ret,mu"));
+        ask(route);
+    }
+}
+
+/// Reads one answer of a connection that stays open; `None` if the connection was closed.
+fn read_one(stream: &mut TcpStream) -> Option<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    let mut reader = std::io::BufReader::new(stream);
+    while !head.ends_with(b"\r\n\r\n") {
+        reader.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let text = String::from_utf8_lossy(&head).to_lowercase();
+    let length = text.lines().find_map(|l| l.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    Some(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// This test fails if slow or silent clients can stop the server.
+#[test]
+fn a_thousand_idle_and_slow_clients_do_not_stop_it() {
+    let server = start();
+    let rows: String = (1..=300).map(|i| format!("{i},{i},{i},1,100,0.5\n")).collect();
+    for i in 0..50 {
+        write_run(&server.runs, &format!("r{i}"), "epo", i, &rows);
+    }
+    wait_for(server.address, "/api/overview", |o| o["total"] == 50 && o["loading"] == 0);
+    let host = server.address.to_string();
+    let mut clients = Vec::new();
+    for i in 0..1000 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let request = request("GET", "/echarts/index-DlVyZyb_.js", &[("Host", &host)]);
+        // a third sends nothing, a third half a request, a third asks for a large file and does not read it
+        let part = match i % 3 {
+            0 => 0,
+            1 => 20,
+            _ => request.len(),
+        };
+        stream.write_all(&request[..part]).unwrap();
+        clients.push(stream);
+    }
+    let begun = Instant::now();
+    for path in ["/api/overview", "/api/curves?task=Task1&y=ret,cost&seeds=true", "/style.css"] {
+        assert_eq!(get(server.address, path).status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(clients);
+    assert_eq!(get(server.address, "/").status, 200);
+}
+
+#[test]
+fn hostile_names_and_values_are_only_text() {
+    let server = start();
+    let evil = "<img src=x onerror=alert(1)>";
+    let dir = write_run(&server.runs, &format!("{evil}-{{T}}/\u{202e}x"), "epo", 0, "1,30,1000,1,100,0.5\n");
+    let config = format!(
+        "[run]\ntask = \"\"\"{evil}\"\"\"\nalgo = \"=cmd|calc\"\nseed = 0\nlimit = 25.0\n[algo]\nx = \"\"\"</script>\\u001b[2J\"\"\"\n"
+    );
+    fs::write(dir.join("config.toml"), config).unwrap();
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 1 && o["loading"] == 0);
+    assert_eq!(all["tasks"][0]["task"], evil);
+    let name = all["runs"][0]["name"].as_str().unwrap();
+    assert!(!name.contains('\u{202e}'), "{name}");
+    let id = all["runs"][0]["id"].as_str().unwrap();
+    let answer = get(server.address, &format!("/api/run?run={id}"));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert!(!answer.text().contains('\u{1b}'));
+    let csv = get(server.address, "/api/runs.csv").text();
+    assert!(csv.contains(",'=CMD|CALC,"), "a spreadsheet must not run it: {csv}");
+}
+
+#[test]
+fn bad_questions_are_refused() {
+    let server = start();
+    for path in [
+        "/api/curves",
+        "/api/curves?task=T&x=sideways",
+        "/api/curves?task=T&band=rubber",
+        "/api/curves?task=T&smooth=-1",
+        "/api/overview?since=-1",
+        "/api/episodes?steps=x",
+        "/api/run",
+    ] {
+        assert_eq!(get(server.address, path).status, 400, "{path}");
+    }
+    let huge = format!("/api/curves?task=T&y=ret&smooth={}&groups={}", u64::MAX, ",x".repeat(1000));
+    assert_eq!(get(server.address, &huge).status, 200);
+}
