@@ -156,8 +156,11 @@ pub fn load_number(
         return Err(LabError::run(root, format!("there is no checkpoint {number}; the run has {kept}")));
     }
     let path = root.join(format!("{number:06}"));
-    let read = read_whole(&path).and_then(|(hash, files)| match fits(number, &files) {
-        Ok(()) => Ok(Loaded { number, hash, files, passed_over: Vec::new() }),
+    let read = read_whole(&path).and_then(|(manifest, files)| match fits(number, &files) {
+        Ok(()) => {
+            let Manifest { hash, folder: covered, .. } = manifest;
+            Ok(Loaded { number, hash, files, covered, passed_over: Vec::new() })
+        }
         Err(why) => Err(ReadError::Damaged(why)),
     });
     read.map_err(|e| match e {

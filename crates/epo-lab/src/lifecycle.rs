@@ -263,13 +263,13 @@ fn check_fits(run: &ResolvedRun, state: &State) -> Result<(), String> {
     let least = u64::from(state.epoch).saturating_mul(envs as u64);
     if state.steps > most {
         return Err(format!(
-            "{} steps in {} epochs, but the configuration allows {most}",
+            "{} steps after epoch {}, but the configuration allows {most}",
             state.steps, state.epoch
         ));
     }
     if state.steps < least {
         return Err(format!(
-            "{} steps in {} epochs, but {envs} environments make at least {least}",
+            "{} steps after epoch {}, but {envs} environments make at least {least}",
             state.steps, state.epoch
         ));
     }

@@ -170,7 +170,7 @@ pub(crate) fn train(
     on_row: Py<PyAny>,
 ) -> PyResult<(PathBuf, String, bool)> {
     let start = match resume {
-        Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps } },
+        Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps, accept_changes: false } },
         None => {
             let set = assignments(settings, algo).map_err(|e| error::config(&e))?;
             let run = ResolvedRun::from_layers(file.as_deref(), &set).map_err(|e| error::config(&e))?;
