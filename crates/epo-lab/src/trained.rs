@@ -43,7 +43,8 @@ impl TrainedPolicy {
     pub fn load(dir: &Path) -> Result<Self, LabError> {
         let run = runs::read_config(dir)?;
         let spec = env_spec(dir, &run)?;
-        let Snapshot { agent, normalizer, algorithm: state, loaded, .. } = Snapshot::read(dir, &run, &spec, None)?;
+        let Snapshot { agent, normalizer, algorithm: state, loaded, .. } =
+            Snapshot::read(dir, &run, &spec, None)?;
         Ok(Self { run, spec, agent, normalizer, state, hash: loaded.hash, notes: loaded.passed_over })
     }
 
