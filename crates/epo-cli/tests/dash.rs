@@ -21,6 +21,50 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// Returns the answer to a request for `path`.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Starts the dashboard and returns it with its address.
+fn start(arguments: &[&str]) -> (Dash, String) {
+    let mut dash = Dash(command(arguments).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(dash.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (dash, line.trim().strip_prefix("http://").unwrap().trim_end_matches('/').to_owned())
+}
+
+/// This test fails if the dashboard makes no replays, or another episode than the one in the address.
+#[test]
+fn an_episode_of_training_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let set =
+        "train.envs=2 train.steps_per_epoch=2000 train.passes=1 train.hidden=[8] train.final_eval_episodes=0";
+    let mut train = Command::new(env!("CARGO_BIN_EXE_epo"));
+    train.args(["train", "SafetyPointGoal1-v0", "--quiet", "--steps", "2000", "--runs", folder]);
+    train.args(set.split(' ').flat_map(|set| ["--set", set]));
+    assert!(train.output().unwrap().status.success());
+
+    let (_dash, address) = start(&[folder, "--port", "0"]);
+    let overview = get(&address, "/api/overview");
+    let overview: serde_json::Value =
+        serde_json::from_str(overview.split_once("\r\n\r\n").unwrap().1.trim()).unwrap();
+    let id = overview["runs"][0]["id"].as_str().unwrap();
+    let answer = get(&address, &format!("/replay?run={id}&episode=2"));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{}", &answer[..answer.len().min(500)]);
+    assert!(answer.contains("the very actions of training"), "the last epoch is replayed exactly");
+    let missing = get(&address, &format!("/replay?run={id}&episode=3"));
+    assert!(
+        missing.starts_with("HTTP/1.1 404") && missing.ends_with("The run has no such episode."),
+        "{missing}"
+    );
+}
+
 /// This test fails if the address does not answer, or if a port in use ends the command or is not mentioned.
 #[test]
 fn the_printed_address_answers_also_if_the_port_is_in_use() {
@@ -28,16 +72,9 @@ fn the_printed_address_answers_also_if_the_port_is_in_use() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let folder = dir.path().to_str().unwrap();
-    let mut dash = Dash(command(&[folder, "--port", &port.to_string()]).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(dash.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
-    assert!(address.starts_with("127.0.0.1:") && !address.ends_with(&format!(":{port}")), "{line}");
-
-    let mut stream = TcpStream::connect(&address).unwrap();
-    write!(stream, "GET /api/overview HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let (mut dash, address) = start(&[folder, "--port", &port.to_string()]);
+    assert!(address.starts_with("127.0.0.1:") && !address.ends_with(&format!(":{port}")), "{address}");
+    let answer = get(&address, "/api/overview");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"runs\":[]"), "{answer}");
     let mut said = String::new();
     BufReader::new(dash.0.stderr.take().unwrap()).read_line(&mut said).unwrap();

@@ -1,9 +1,11 @@
 //! `epo dash`
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use epo_dash::{Dashboard, DashboardError, Options};
+use epo_dash::{Dashboard, DashboardError, Episode, Options, Replays};
+use epo_replay::Choice;
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -28,15 +30,36 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
+/// Number of episodes that a replay without a chosen episode shows.
+const WORST: usize = 3;
+
+/// The replays of `epo replay`.
+struct EpisodeReplays;
+
+impl Replays for EpisodeReplays {
+    fn replay(&self, run: &Path, episode: Option<&Episode>) -> Result<String, String> {
+        let choice = match episode {
+            Some(episode) => Choice::Training { row: episode.row as usize, retrain: false },
+            None => Choice::Worst(WORST),
+        };
+        epo_replay::html(run, None, choice).map_err(|e| e.to_string())
+    }
+
+    fn content_security_policy(&self) -> String {
+        epo_replay::content_security_policy()
+    }
+}
+
 /// Serves the page until the process is ended.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let Args { runs, port, bind, token, quiet } = args;
-    let dashboard = match Dashboard::bind(&Options { runs, port, bind, token }, None) {
-        Err(e @ (DashboardError::NeedsToken(_) | DashboardError::BadToken)) => {
-            return Err(anyhow::Error::new(Exit(Code::Usage)).context(e.to_string()));
-        }
-        dashboard => dashboard?,
-    };
+    let dashboard =
+        match Dashboard::bind(&Options { runs, port, bind, token }, Some(Arc::new(EpisodeReplays))) {
+            Err(e @ (DashboardError::NeedsToken(_) | DashboardError::BadToken)) => {
+                return Err(anyhow::Error::new(Exit(Code::Usage)).context(e.to_string()));
+            }
+            dashboard => dashboard?,
+        };
     if let Some(port) = dashboard.port_in_use() {
         tell!("note: port {port} is in use, so another one is taken");
     }
