@@ -245,13 +245,12 @@ impl Run {
             Err(e) => self.problem = Some(e),
         }
         changed |= self.read_evaluation();
-        if changed || self.checkpoint.is_none() {
-            self.read_checkpoint();
+        // a run saves after it has written its row, so the newest checkpoint may come later than the row
+        if self.checkpoint.is_none_or(|saved| saved < self.sums.epochs as u64) {
+            changed |= self.read_checkpoint();
         }
         self.state = self.state_now();
         if self.state != State::Training && before.0 == State::Training {
-            self.read_checkpoint(); // a run saves after its last row
-            self.state = self.state_now();
             self.rows.shrink();
         }
         (changed || before != (self.state, self.problem.clone()), more)
@@ -306,10 +305,11 @@ impl Run {
         true
     }
 
-    fn read_checkpoint(&mut self) {
+    /// Reads the hash of the newest checkpoint. Returns whether there is a newer one.
+    fn read_checkpoint(&mut self) -> bool {
         let newest = self.folder.newest_checkpoint();
-        if newest == self.checkpoint && self.hash.is_some() {
-            return;
+        if newest == self.checkpoint {
+            return false;
         }
         self.checkpoint = newest;
         let manifest =
@@ -318,6 +318,7 @@ impl Run {
         if let Some(hash) = manifest.as_ref().and_then(|m| m.get("hash")?.as_str()) {
             self.hash = Some(printable(hash).chars().take(64).collect());
         }
+        true
     }
 
     fn read_rows(&mut self) -> Result<(bool, bool), String> {
@@ -608,8 +609,7 @@ mod tests {
         assert_eq!(run.state, State::Dead, "the second epoch is not saved");
         fs::create_dir_all(dir.path().join("checkpoint/000002")).unwrap();
         fs::write(dir.path().join("checkpoint/000002/manifest.json"), r#"{"hash": "abc"}"#).unwrap();
-        run.checkpoint = None;
-        run.refresh();
+        assert!(run.refresh().0, "a checkpoint that comes after its row is shown");
         assert_eq!((run.state, run.hash.as_deref()), (State::Stopped, Some("abc")));
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"1,30,300,3,1\n").unwrap();
         run.refresh();
