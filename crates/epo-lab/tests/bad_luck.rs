@@ -127,7 +127,7 @@ fn a_missing_foreign_or_mixed_up_folder_is_refused_as_such() {
     with(config(&["run.steps=200", "train.envs=2"]).to_toml());
     assert!(refused(&path).contains("4 environments, but the configuration has 2"));
     with(config(&["run.steps=200", "train.steps_per_epoch=100"]).to_toml());
-    assert!(refused(&path).contains("200 steps in 1 epochs, but the configuration allows 100"));
+    assert!(refused(&path).contains("200 steps after epoch 1, but the configuration allows 100"));
     with(text);
     let end = Trainer::resume(&path, ResumeOptions::default(), &walk)
         .unwrap()
