@@ -17,7 +17,7 @@ use crate::LabError;
 use crate::checkpoint::sha256;
 use crate::config::ResolvedRun;
 use crate::csv::unreadable;
-use crate::record::{Found, RecordHashes};
+use crate::record::{RecordHashes, ReopenedRecord};
 use crate::runs::write_whole;
 
 /// What the manifest of a checkpoint says about the rest of the run folder.
@@ -72,7 +72,7 @@ pub struct Accepted {
 }
 
 /// Returns what differs between a folder and the manifest of its checkpoint. `now` describes the folder.
-pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &Found) -> Vec<String> {
+pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &ReopenedRecord) -> Vec<String> {
     let mut changes = Vec::new();
     if let Some(then) = then {
         match then.run() {
@@ -114,7 +114,7 @@ pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &Found) -> V
 }
 
 /// Hash of the state of a folder, to recognise changes that were accepted before.
-fn fingerprint(now: &Covered, found: &Found) -> String {
+fn fingerprint(now: &Covered, found: &ReopenedRecord) -> String {
     let mut now = now.clone();
     now.config.remove("run.steps");
     sha256(format!("{}{:?}", now.text(), found.broken_events).as_bytes())
@@ -143,7 +143,7 @@ pub(crate) fn decide(
     dir: &Path,
     epoch: u64,
     changes: Vec<String>,
-    (now, found): (&Covered, &Found),
+    (now, found): (&Covered, &ReopenedRecord),
     accept: bool,
 ) -> Result<Option<Decision>, LabError> {
     if changes.is_empty() {

@@ -27,7 +27,7 @@ use crate::changes::Covered;
 
 /// A checkpoint that was read from disk and whose hashes are correct.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedCheckpoint {
     /// Number of the checkpoint, which is the number of epochs done.
     pub number: u64,
     /// Hash over names, lengths and hashes of all files.
@@ -112,7 +112,7 @@ pub fn save(
 pub fn load(
     root: &Path,
     fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
-) -> Result<Loaded, LabError> {
+) -> Result<LoadedCheckpoint, LabError> {
     let mut passed_over = Vec::new();
     for (number, path) in numbered(root).map_err(|e| LabError::run(root, format!("no checkpoints ({e})")))? {
         let read = read_whole(&path).and_then(|whole| match fits(number, &whole.1) {
@@ -122,7 +122,7 @@ pub fn load(
         match read {
             Ok((manifest, files)) => {
                 let Manifest { hash, folder: covered, .. } = manifest;
-                return Ok(Loaded { number, hash, files, covered, passed_over });
+                return Ok(LoadedCheckpoint { number, hash, files, covered, passed_over });
             }
             Err(ReadError::Damaged(why)) => {
                 passed_over.push(format!("checkpoint {} is damaged ({why})", path.display()));
@@ -148,7 +148,7 @@ pub fn load_number(
     root: &Path,
     number: u64,
     fits: impl Fn(u64, &BTreeMap<String, Vec<u8>>) -> Result<(), String>,
-) -> Result<Loaded, LabError> {
+) -> Result<LoadedCheckpoint, LabError> {
     let there = numbers(root)?;
     if !there.contains(&number) {
         let list: Vec<String> = there.iter().map(u64::to_string).collect();
@@ -159,7 +159,7 @@ pub fn load_number(
     let read = read_whole(&path).and_then(|(manifest, files)| match fits(number, &files) {
         Ok(()) => {
             let Manifest { hash, folder: covered, .. } = manifest;
-            Ok(Loaded { number, hash, files, covered, passed_over: Vec::new() })
+            Ok(LoadedCheckpoint { number, hash, files, covered, passed_over: Vec::new() })
         }
         Err(why) => Err(ReadError::Damaged(why)),
     });

@@ -17,7 +17,7 @@ use epo_report::stats::student_t;
 use epo_tasks::Physics;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::Loaded;
+use crate::checkpoint::LoadedCheckpoint;
 use crate::collect::{ActionMap, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::Episode;
@@ -200,7 +200,7 @@ pub fn load_policy(
     dir: &Path,
     run: &ResolvedRun,
     spec: &EnvSpec,
-) -> Result<(Policy, Normalizer, Loaded), LabError> {
+) -> Result<(Policy, Normalizer, LoadedCheckpoint), LabError> {
     let Snapshot { agent, normalizer, loaded, .. } = Snapshot::read(dir, run, spec, None)?;
     Ok((agent.policy, normalizer, loaded))
 }

@@ -12,7 +12,7 @@ use crate::config::{ConfigError, ResolvedRun, threads};
 use crate::csv::MOST_RECORD_BYTES;
 use crate::episodes::EpisodeWindow;
 use crate::lock::RunLock;
-use crate::record::{EpochRecord, Found, Recorder};
+use crate::record::{EpochRecord, Recorder, ReopenedRecord};
 use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
 use crate::train::Trainer;
 use crate::{LabError, checkpoint, memory, runs};
@@ -280,7 +280,7 @@ fn check_fits(run: &ResolvedRun, state: &State) -> Result<(), String> {
 }
 
 /// Refuses a record that does not belong to the checkpoint.
-fn check_record(state: &State, found: &Found) -> Result<(), String> {
+fn check_record(state: &State, found: &ReopenedRecord) -> Result<(), String> {
     let (rows, epochs) = (state.marks.progress_rows, u64::from(state.epoch));
     if rows != epochs {
         return Err(format!("the checkpoint counts {rows} rows in {epochs} epochs"));

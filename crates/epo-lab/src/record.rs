@@ -160,7 +160,7 @@ pub struct RecordHashes {
 
 /// What [`Recorder::reopen`] found in the files of a record, up to the checkpoint.
 #[derive(Debug)]
-pub struct Found {
+pub struct ReopenedRecord {
     /// Number of seconds that the run had taken.
     pub elapsed: f64,
     /// Number of environment steps in the last row; `None` without a row.
@@ -212,7 +212,11 @@ impl Recorder {
     ///
     /// # Errors
     /// If a CSV file cannot be read, is too short or has other columns, or if the epochs of its rows are not 0, 1, 2, …
-    pub fn reopen(dir: &Path, columns: Vec<Metric>, marks: Marks) -> Result<(Self, Found), LabError> {
+    pub fn reopen(
+        dir: &Path,
+        columns: Vec<Metric>,
+        marks: Marks,
+    ) -> Result<(Self, ReopenedRecord), LabError> {
         let (header, events_path) = (header(&columns), events_path(dir));
         let counted = columns.contains(&metrics::EPOCH);
         let mut last = None;
@@ -234,7 +238,7 @@ impl Recorder {
         };
         let number = |metric: Metric| last.as_ref().and_then(|row| cell(&header, row, metric.key));
         let elapsed = number(metrics::TIME_TOTAL).unwrap_or(0.0);
-        let found = Found { elapsed, steps: number(metrics::STEPS), broken_events };
+        let found = ReopenedRecord { elapsed, steps: number(metrics::STEPS), broken_events };
         let event_bytes = marks.event_bytes;
         Ok((Self { progress, episodes, events, events_path, event_bytes, event_hash, columns }, found))
     }

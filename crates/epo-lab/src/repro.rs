@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use toml::{Table, Value};
 
 use crate::config::ResolvedRun;
-use crate::sweep::{PlanError, Planned, SweepFile};
+use crate::sweep::{PlanError, PlannedRun, SweepFile};
 use crate::{LabError, bench};
 
 /// An experiment of the paper.
@@ -85,7 +85,7 @@ pub struct Measuring<'a> {
     /// Total number of measurements.
     pub of: usize,
     /// The run of which a short epoch is measured.
-    pub run: &'a Planned,
+    pub run: &'a PlannedRun,
 }
 
 /// Lower and upper bound on the duration of a run. Early stopping by KL divergence ends most updates early, and the
@@ -104,7 +104,7 @@ pub struct Duration {
 /// Each measurement runs `jobs` times at once, because runs that share a machine slow each other down. The run folders
 /// are made in `dir`. `watch` is called before each measurement. Returns `None` if `stop` was set.
 pub fn estimate(
-    runs: &[Planned],
+    runs: &[PlannedRun],
     jobs: usize,
     threads: usize,
     dir: &Path,
@@ -149,13 +149,13 @@ struct PerStep {
 /// Measurements by task and setting.
 type Measured<'a> = BTreeMap<(&'a str, String), PerStep>;
 
-fn key(run: &Planned) -> (&str, String) {
+fn key(run: &PlannedRun) -> (&str, String) {
     (&run.task, setting(run))
 }
 
 /// Returns the settings, besides the task, on which the time of an update depends: the algorithm and the given
 /// parameters.
-fn setting(run: &Planned) -> String {
+fn setting(run: &PlannedRun) -> String {
     let mut config: Table = run.config.parse().unwrap_or_default();
     if let Some(Value::Table(run)) = config.get_mut("run") {
         run.retain(|name, _| !["task", "seed", "steps", "limit"].contains(&name));
@@ -164,9 +164,9 @@ fn setting(run: &Planned) -> String {
 }
 
 /// Returns the runs to measure: the first run of each task and the first run of each setting.
-fn chosen(runs: &[Planned]) -> Vec<&Planned> {
+fn chosen(runs: &[PlannedRun]) -> Vec<&PlannedRun> {
     let (mut tasks, mut settings) = (BTreeSet::new(), BTreeSet::new());
-    let is_new = |run: &&Planned| tasks.insert(run.task.clone()) | settings.insert(setting(run));
+    let is_new = |run: &&PlannedRun| tasks.insert(run.task.clone()) | settings.insert(setting(run));
     runs.iter().filter(is_new).collect()
 }
 
@@ -174,9 +174,9 @@ fn chosen(runs: &[Planned]) -> Vec<&Planned> {
 ///
 /// The time to collect is that of the task. The time to update is that of the setting, scaled to the task. The scale is
 /// the ratio of the update times of another setting that was measured on both tasks.
-fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> Duration {
-    let of = |run: &Planned| measured.get(&key(run)).copied();
-    let like = |same: &dyn Fn(&Planned) -> bool| chosen.iter().copied().find(|r| same(r)).unwrap_or(run);
+fn seconds(run: &PlannedRun, chosen: &[&PlannedRun], measured: &Measured<'_>) -> Duration {
+    let of = |run: &PlannedRun| measured.get(&key(run)).copied();
+    let like = |same: &dyn Fn(&PlannedRun) -> bool| chosen.iter().copied().find(|r| same(r)).unwrap_or(run);
     let of_task = like(&|r| r.task == run.task);
     let of_setting = like(&|r| setting(r) == setting(run));
     let task = of(of_task).unwrap_or_default();
@@ -192,7 +192,7 @@ fn seconds(run: &Planned, chosen: &[&Planned], measured: &Measured<'_>) -> Durat
 }
 
 /// Returns the mean measurement of `jobs` equal runs that run at once.
-fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
+fn side_by_side(run: &PlannedRun, jobs: usize, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
     let measure = &|job: usize| per_step(run, threads, &folder.join(job.to_string()));
     let all = std::thread::scope(|scope| {
         let started: Vec<_> = (0..jobs.max(1)).map(|job| scope.spawn(move || measure(job))).collect();
@@ -203,7 +203,7 @@ fn side_by_side(run: &Planned, jobs: usize, threads: usize, folder: &Path) -> Re
     Ok(PerStep { collect: mean(|m| m.collect), update: mean(|m| m.update), passes: mean(|m| m.passes) })
 }
 
-fn per_step(run: &Planned, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
+fn per_step(run: &PlannedRun, threads: usize, folder: &Path) -> Result<PerStep, LabError> {
     let mut short = ResolvedRun::from_layers(Some(&run.config), &[])?;
     let envs = short.train.envs;
     short.train.threads = threads;
@@ -267,12 +267,12 @@ mod tests {
         let runs = Experiment::Paper.file(&Shrink::default()).unwrap().plan().unwrap();
         let chosen = chosen(&runs);
         assert_eq!(chosen.len(), 8 + 6 - 1);
-        let places = |name: fn(&Planned) -> &str| {
+        let places = |name: fn(&PlannedRun) -> &str| {
             let names: BTreeSet<_> = runs.iter().map(name).collect();
             names.into_iter().zip(1_u8..).map(|(n, k)| (n, f64::from(k))).collect::<BTreeMap<_, _>>()
         };
         let (task, algo) = (places(|r| &r.task), places(|r| &r.algo));
-        let truth = |r: &Planned| PerStep {
+        let truth = |r: &PlannedRun| PerStep {
             collect: 1e-3 * task[&*r.task],
             update: 1e-4 * task[&*r.task] * (1.0 + algo[&*r.algo]),
             passes: 1.0 + algo[&*r.algo],

@@ -9,7 +9,7 @@ use epo_core::{EnvSpec, Purpose, Stream};
 use epo_nn::Normalizer;
 
 use crate::LabError;
-use crate::checkpoint::{self, Loaded};
+use crate::checkpoint::{self, LoadedCheckpoint};
 use crate::config::ResolvedRun;
 use crate::state::{Learner, fits, from_files};
 
@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// The running episode of each environment.
     pub running: Vec<RunningEpisode>,
     /// The checkpoint itself.
-    pub loaded: Loaded,
+    pub loaded: LoadedCheckpoint,
 }
 
 /// The episode that an environment was playing when the checkpoint was written.
@@ -60,7 +60,7 @@ impl Snapshot {
         Self::restore(loaded, run, spec).map_err(|why| LabError::run(&root, why))
     }
 
-    fn restore(loaded: Loaded, run: &ResolvedRun, spec: &EnvSpec) -> Result<Self, String> {
+    fn restore(loaded: LoadedCheckpoint, run: &ResolvedRun, spec: &EnvSpec) -> Result<Self, String> {
         let (state, tensors) = from_files(&loaded.files)?;
         let (hidden, critics, seed) = (&run.train.hidden, run.algo.cost_critics(), run.run.seed);
         let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, critics, seed);

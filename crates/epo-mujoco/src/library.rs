@@ -131,7 +131,7 @@ mod tests {
         assert!(line.contains(HASH) && line.contains("build the program with MUJOCO_LIB_DIR"), "{line}");
     }
 
-    /// Kills: a folder that is named and not looked into, or looked into after the folder of the build.
+    /// This test fails if a folder that is named is not searched, or is searched after the folder of the build.
     #[test]
     fn a_folder_that_the_program_names_comes_before_the_folder_of_the_build() {
         set_library_dir("/named/by/the/program");

@@ -18,7 +18,7 @@ SKIPPED = ("stable_baselines3", "omnisafe", "render_mode", "onnxruntime", "impor
 
 
 def test_the_page_runs(tmp_path, monkeypatch):
-    """Kills: a name, an argument or a number of values on the page that the package does not have."""
+    """This test fails if the page has a name, an argument or a number of values that the package does not have."""
     monkeypatch.chdir(tmp_path)
     train = epo.train
 

@@ -13,7 +13,7 @@ from conftest import RECORDINGS
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.npz")), ids=lambda path: path.stem)
 def test_recorded_episodes_are_reproduced(path):
-    """Kills: a wrong seed, an observation that is a view of a buffer, an action that is rounded to float32."""
+    """This test fails if the seed is wrong, an observation is a view of a buffer, or an action is rounded to float32."""
     data = np.load(path)
     meta = json.loads(str(data["meta"]))
     env = epo.make(meta["env_id"])
@@ -46,7 +46,7 @@ def test_info_has_the_keys_of_the_package():
 
 
 def test_episodes_without_a_seed_continue_the_last_seed():
-    """Kills: a reset that repeats the episode, and one that is not determined by the seed."""
+    """This test fails if a reset repeats the episode, or is not determined by the seed."""
     first, second = epo.make("SafetyPointGoal1-v0"), epo.make("SafetyPointGoal1-v0")
     runs = []
     for env in (first, second):
@@ -125,7 +125,7 @@ def test_a_step_needs_a_reset_and_an_open_environment():
 
 
 def test_without_gymnasium_the_tasks_work(python):
-    """Kills: an import of Gymnasium outside its guard. It must stay an extra."""
+    """This test fails if Gymnasium is imported outside its guard. It must stay an extra."""
     script = """
 import sys
 sys.modules["gymnasium"] = None

@@ -57,7 +57,7 @@ def single(task, seeds, actions):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_vector_gives_the_numbers_of_single_environments(threads):
-    """Kills: rows that are mixed up, seeds that are shared, results that depend on threads."""
+    """This test fails if rows are mixed up, seeds are shared, or results depend on threads."""
     random = np.random.default_rng(0)
     actions = random.uniform(-1, 1, (40, 3, 2))
     env = epo.gym.VecEnv("SafetyPointGoal2-v0", 3, threads=threads)

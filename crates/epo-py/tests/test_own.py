@@ -54,7 +54,7 @@ def small(**more):
 
 @pytest.mark.parametrize("discrete", [False, True])
 def test_workers_and_this_process_give_the_same_run(tmp_path, discrete):
-    """Kills: an observation of the wrong row, a cost that is lost, a seed that is shared."""
+    """This test fails if an observation has the wrong row, a cost is lost, or a seed is shared."""
     runs = [
         epo.train(lambda: Line(discrete=discrete), runs=tmp_path / str(n), max_steps=20, workers=n, **small())
         for n in (0, 1, 3)

@@ -42,7 +42,7 @@ def test_sampled_actions_follow_the_seed_and_spread(run, observations):
 
 
 def test_the_policy_plays_as_the_evaluation_does(run):
-    """Kills: a normaliser or a map of actions that differs from that of the evaluation."""
+    """This test fails if the normaliser or the map of actions differs from that of the evaluation."""
     report = run.evaluate(episodes=1, seed=4)
     policy, env = epo.load(run), epo.make("SafetyPointGoal1-v0")
     obs, _ = env.reset(seed=_epo.evaluation_seed(4, 0, 0))
@@ -72,7 +72,7 @@ def test_bad_observations_are_refused(run, obs, text):
 
 
 def test_onnx_agrees_within_1e_5(run, observations, tmp_path, cli):
-    """Kills: a missing clip, a transposed weight, a normaliser in single precision, an action that is not mapped."""
+    """This test fails if a clip is missing, a weight is transposed, the normaliser has single precision, or an action is not mapped."""
     onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     path = tmp_path / "policy.onnx"
     cli("export", run.dir, "--onnx", path)
@@ -131,7 +131,7 @@ def test_plot(run):
 
 
 def test_the_exported_model_is_the_task(tmp_path):
-    """Kills: a model without its layout or with a goal at its former place, a mass that is not scaled."""
+    """This test fails if the model lacks its layout, has the goal at its former place, or if a mass is not scaled."""
     mujoco = pytest.importorskip("mujoco")
     if mujoco.__version__ != "3.17.0":
         pytest.skip(f"mujoco {mujoco.__version__} rounds differently")

@@ -21,7 +21,7 @@ def picture_of(env):
 
 @pytest.mark.parametrize("task", ["SafetyPointGoal1-v0", "SafetyCarButton1-v0", "SafetyHalfCheetahVelocity-v1"])
 def test_a_picture_shows_the_present_state(task):
-    """Kills: a picture that does not move, and one that keeps the layout of the last episode."""
+    """This test fails if the picture does not move, or keeps the layout of the last episode."""
     env = epo.make(task, render_mode="rgb_array", width=160, height=120)
     env.reset(seed=0)
     first = picture_of(env)

@@ -19,7 +19,7 @@ FLAGS = f"{FLAGS} --set train.minibatch=100 --set train.final_eval_episodes=2".s
 
 
 def test_the_run_is_that_of_the_command_line(tmp_path, small, cli):
-    """Kills: a setting that is lost or converted, an evaluation that is left out."""
+    """This test fails if a setting is lost or converted, or if the evaluation is left out."""
     printed = cli("train", TASK, *FLAGS, "--seed", 3, "--limit", 10, "--runs", tmp_path / "a").stdout
     folder, hash = (line.split(" ", 1)[1] for line in printed.splitlines()[:2])
     run = epo.train(TASK, seed=3, limit=10, runs=tmp_path / "b", **small)
@@ -63,7 +63,7 @@ def test_an_exception_in_a_callback_is_raised_and_the_run_is_saved(tmp_path, sma
 
 
 def test_ctrl_c_saves_and_raises(tmp_path, small):
-    """Kills: a training that holds the interpreter lock, and an interrupt that loses the epoch."""
+    """This test fails if a training holds the interpreter lock, or if an interrupt loses the epoch."""
     small["steps"] = 8000
     script = f"""
 import epo, time
@@ -179,7 +179,7 @@ def test_the_command_line_of_the_package(cli, tmp_path):
 
 
 def test_a_sweep_starts_its_runs_with_this_interpreter(tmp_path):
-    """Kills: a sweep that starts `python train …`."""
+    """This test fails if a sweep starts `python train …`."""
     file = tmp_path / "sweep.toml"
     base = "run.steps = 800\ntrain.envs = 4\ntrain.steps_per_epoch = 400\ntrain.passes = 2\ntrain.minibatch = 100\n"
     file.write_text(f"[base]\n{base}train.final_eval_episodes = 0\n[grid]\nrun.seed = [0, 1]\n")

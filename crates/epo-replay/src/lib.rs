@@ -37,7 +37,7 @@ pub use recording::{Gauge, Lidar, Recording, Series};
 pub use training::{TrainingEpisode, training_episodes};
 
 use cost_map::{Noted, Places};
-use recording::{Actions, Learned, record};
+use recording::{Actions, LearnedState, record};
 
 /// Environments that an evaluation steps side by side. It decides which seeds the episodes have.
 use epo_lab::evaluate::WIDTH;
@@ -107,7 +107,7 @@ impl Request {
 
 /// One episode of one policy, with what the page says about it.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct PlayedEpisode {
     /// Run folder, as text.
     pub run: String,
     /// Name of the algorithm.
@@ -134,7 +134,7 @@ pub struct Played {
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The episodes; each has one entry per policy.
-    pub episodes: Vec<Vec<Played>>,
+    pub episodes: Vec<Vec<PlayedEpisode>>,
     /// Where costs were paid by the first policy over all evaluation episodes.
     pub map: Option<CostMap>,
     /// Messages for the user, for example about damaged checkpoints.
@@ -245,7 +245,7 @@ impl Side {
         Ok((ranking, CostMap::of(&places, episodes)))
     }
 
-    fn play(&mut self, asked: Choice, request: &Request, watch: &Watch) -> Result<Played, LabError> {
+    fn play(&mut self, asked: Choice, request: &Request, watch: &Watch) -> Result<PlayedEpisode, LabError> {
         match asked {
             Choice::Evaluation(number) => {
                 let what = format!(
@@ -269,7 +269,7 @@ impl Side {
     }
 
     fn record(&mut self, seed: u64, mode: ActionMode, stream: &mut Stream) -> Result<Recording, LabError> {
-        let learned = Learned { agent: &self.snapshot.agent, normalizer: &self.snapshot.normalizer };
+        let learned = LearnedState { agent: &self.snapshot.agent, normalizer: &self.snapshot.normalizer };
         Ok(record(&mut self.env, seed, learned, Actions { recorded: &[], mode, stream })?)
     }
 
@@ -293,7 +293,7 @@ impl Side {
         retrain: bool,
         request: &Request,
         watch: &Watch,
-    ) -> Result<Played, LabError> {
+    ) -> Result<PlayedEpisode, LabError> {
         let episodes = training_episodes(&self.dir, &self.run)?;
         let Some(episode) = row.checked_sub(1).and_then(|i| episodes.get(i)).copied() else {
             let why = format!("episodes.csv has the rows 1 to {}", episodes.len());
@@ -354,17 +354,17 @@ impl Side {
         Snapshot::read(dir.path(), &self.run, self.env.spec(), None)
     }
 
-    fn repeated(&self, which: String, snapshot: Snapshot, recording: Recording) -> Played {
+    fn repeated(&self, which: String, snapshot: Snapshot, recording: Recording) -> PlayedEpisode {
         let what = format!(
             "{which} These are the very actions of training: return, cost and length are those of the row."
         );
         let played = self.played(ActionMode::Sampled, what, true, recording);
         let (checkpoint, hash) = (snapshot.loaded.number, short(&snapshot.loaded.hash));
-        Played { checkpoint, hash, physics: self.run.run.physics, ..played }
+        PlayedEpisode { checkpoint, hash, physics: self.run.run.physics, ..played }
     }
 
-    fn played(&self, mode: ActionMode, what: String, exact: bool, recording: Recording) -> Played {
-        Played {
+    fn played(&self, mode: ActionMode, what: String, exact: bool, recording: Recording) -> PlayedEpisode {
+        PlayedEpisode {
             run: printable(&self.dir.display().to_string()).into_owned(),
             algo: self.run.run.algo.clone(),
             limit: self.run.run.limit,

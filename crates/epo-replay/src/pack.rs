@@ -11,7 +11,7 @@ use epo_tasks::{Geom, Shape};
 use serde_json::{Value, json};
 
 use crate::recording::{Recording, Series};
-use crate::{Played, Replay};
+use crate::{PlayedEpisode, Replay};
 
 /// The document that the page holds.
 pub(crate) fn document(replay: &Replay) -> Value {
@@ -20,8 +20,8 @@ pub(crate) fn document(replay: &Replay) -> Value {
     json!({ "format": "epo-replay", "version": 1, "episodes": episodes, "map": replay.map })
 }
 
-fn played(played: &Played) -> Value {
-    let Played { run, algo, limit, checkpoint, hash, mode, physics, what, exact, recording } = played;
+fn played(played: &PlayedEpisode) -> Value {
+    let PlayedEpisode { run, algo, limit, checkpoint, hash, mode, physics, what, exact, recording } = played;
     let ended = match recording.outcome {
         Outcome::Terminated => "terminated",
         Outcome::Truncated | Outcome::Running => "truncated",

@@ -8,7 +8,7 @@ use epo_report::plot::{Anchor, Canvas, Rgb};
 use epo_tasks::{Geom, Shape};
 use gif::{DisposalMethod, Encoder, EncodingError, Frame, Repeat};
 
-use crate::{Played, Recording, Replay};
+use crate::{PlayedEpisode, Recording, Replay};
 
 /// Width and height of the scene of one policy, in pixels.
 const SIDE: f32 = 400.0;
@@ -198,7 +198,7 @@ struct Window {
 
 impl Window {
     /// The part in which everything happens. If it is too large, the part around the robot.
-    fn around(sides: &[Played]) -> Self {
+    fn around(sides: &[PlayedEpisode]) -> Self {
         if sides.iter().any(|side| side.recording.runs) {
             return Self { centre: [0.0, 0.75], reach: 1.5, follows: true };
         }
@@ -227,7 +227,7 @@ impl Window {
 
 /// The scene of one policy.
 struct Scene<'a> {
-    played: &'a Played,
+    played: &'a PlayedEpisode,
     window: Window,
 }
 
@@ -287,7 +287,7 @@ impl Scene<'_> {
     }
 
     fn words(&self, canvas: &mut Canvas, now: usize, paid: bool, colours: &Colours) {
-        let Played { algo, limit, recording, .. } = self.played;
+        let PlayedEpisode { algo, limit, recording, .. } = self.played;
         let (ret, cost): (f64, f64) =
             (recording.rewards[..now].iter().sum(), recording.costs[..now].iter().sum());
         let name = format!("{algo} · {}", recording.task);

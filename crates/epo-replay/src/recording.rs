@@ -110,7 +110,7 @@ pub(crate) struct Actions<'a> {
 
 /// What has learned: policy, critics and normaliser.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Learned<'a> {
+pub(crate) struct LearnedState<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) normalizer: &'a Normalizer,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Learned<'a> {
 pub(crate) fn record(
     env: &mut TaskEnv,
     seed: u64,
-    learned: Learned<'_>,
+    learned: LearnedState<'_>,
     actions: Actions<'_>,
 ) -> Result<Recording, EnvError> {
     let Actions { mut recorded, mode, stream } = actions;

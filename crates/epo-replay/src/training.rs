@@ -17,7 +17,7 @@ use epo_lab::snapshot::Snapshot;
 use epo_tasks::TaskEnv;
 use serde::Serialize;
 
-use crate::recording::{Actions, Learned, Recording, record};
+use crate::recording::{Actions, LearnedState, Recording, record};
 
 /// A finished episode of training: one row of `episodes.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -97,7 +97,7 @@ pub(crate) fn repeat(
     run: &ResolvedRun,
 ) -> Result<Option<Recording>, LabError> {
     let Some(running) = snapshot.running.get(episode.env as usize) else { return Ok(None) };
-    let learned = Learned { agent: &snapshot.agent, normalizer: &snapshot.normalizer };
+    let learned = LearnedState { agent: &snapshot.agent, normalizer: &snapshot.normalizer };
     let (mut stream, mut recorded) = (running.stream.clone(), running.actions.as_slice());
     for number in running.number..=episode.number {
         let seed = episode_seed(run.run.seed, Purpose::Episode, episode.env, number);

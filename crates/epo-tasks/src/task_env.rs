@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(env.step(&[0.0; 2], &mut obs), Err(EnvError::NeedsReset));
     }
 
-    /// Kills: a layout without the goal's new place, a mass that is not scaled.
+    /// This test fails if the layout lacks the goal's new place, or if a mass is not scaled.
     #[test]
     fn the_exported_model_is_that_of_the_episode() {
         for id in [

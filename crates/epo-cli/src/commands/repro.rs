@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::report;
-use super::sweep::{How, drive_all, usage, what};
+use super::sweep::{SweepOptions, drive_all, usage, what};
 use crate::exit::Code;
 use crate::output::{self, duration};
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    how: How,
+    how: SweepOptions,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(sweep.code())
 }
 
-fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> {
+fn dry_run(runs: &[epo_lab::sweep::PlannedRun], how: &SweepOptions) -> anyhow::Result<Code> {
     let (jobs, threads) = how.shares(runs.len());
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
@@ -115,7 +115,7 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
     let total = |of: fn(&Duration) -> f64| until_done(&times.iter().map(of).collect::<Vec<_>>(), jobs);
     let (least, most) = (total(|t| t.least), total(|t| t.most));
     if how.json {
-        let run = |(run, time): (&epo_lab::sweep::Planned, &Duration)| {
+        let run = |(run, time): (&epo_lab::sweep::PlannedRun, &Duration)| {
             let mut value = what(run);
             value["seconds"] = json!(time.most);
             value["seconds_least"] = json!(time.least);
@@ -128,7 +128,7 @@ fn dry_run(runs: &[epo_lab::sweep::Planned], how: &How) -> anyhow::Result<Code> 
         return Ok(Code::Done);
     }
     let header = ["Run", "Steps", "At least", "At most"].map(str::to_owned);
-    let row = |(run, time): (&epo_lab::sweep::Planned, &Duration)| {
+    let row = |(run, time): (&epo_lab::sweep::PlannedRun, &Duration)| {
         [run.label(), run.steps.to_string(), duration(time.least), duration(time.most)]
     };
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().zip(&times).map(row)).collect();

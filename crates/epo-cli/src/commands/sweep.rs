@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use epo_lab::sweep::{DriveOptions, Fate, Overview, PlanError, Planned, SweepFile, drive, run_folder};
+use epo_lab::sweep::{
+    DriveOptions, Overview, PlanError, PlannedRun, RunOutcome, SweepFile, drive, run_folder,
+};
 use epo_report::RunResults;
 use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: SweepOptions,
     /// List the runs, then stop
     #[arg(long)]
     dry_run: bool,
@@ -33,7 +35,7 @@ pub(crate) struct Args {
 
 /// Options for running a set of runs; shared with `epo repro`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct How {
+pub(crate) struct SweepOptions {
     /// Number of runs at the same time; they share the cores [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     jobs: Option<u16>,
@@ -51,7 +53,7 @@ pub(crate) struct How {
     pub(crate) json: bool,
 }
 
-impl How {
+impl SweepOptions {
     /// Returns the number of runs at the same time and the number of threads of each.
     pub(crate) fn shares(&self, runs: usize) -> (usize, usize) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -66,7 +68,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let runs = SweepFile::parse(&text).and_then(|file| file.plan()).map_err(usage)?;
     if args.dry_run {
-        let labels: Vec<String> = runs.iter().map(Planned::label).collect();
+        let labels: Vec<String> = runs.iter().map(PlannedRun::label).collect();
         output::print(&match args.how.json {
             true => {
                 serde_json::to_string_pretty(&json!({"runs": runs.iter().map(what).collect::<Vec<_>>()}))?
@@ -91,14 +93,14 @@ pub(crate) fn usage(error: PlanError) -> anyhow::Error {
 }
 
 /// Returns the description of a planned run as JSON.
-pub(crate) fn what(run: &Planned) -> serde_json::Value {
+pub(crate) fn what(run: &PlannedRun) -> serde_json::Value {
     json!({
         "id": run.id, "task": run.task, "algo": run.algo, "variant": run.variant, "seed": run.seed, "steps": run.steps
     })
 }
 
 /// Starts the runs, waits until all have ended, and returns their results.
-pub(crate) fn drive_all(runs: &[Planned], out: &Path, how: &How) -> anyhow::Result<Summary> {
+pub(crate) fn drive_all(runs: &[PlannedRun], out: &Path, how: &SweepOptions) -> anyhow::Result<Summary> {
     let (jobs, threads) = how.shares(runs.len());
     let program = match &how.command {
         Some(command) => vec![command.clone()],
@@ -157,11 +159,11 @@ struct RunEntry {
 }
 
 impl RunEntry {
-    fn new(run: &Planned, fate: Fate, out: &Path) -> Self {
+    fn new(run: &PlannedRun, fate: RunOutcome, out: &Path) -> Self {
         let (state, ended, log) = match fate {
-            Fate::Done(ended) => ("done", Some(ended), None),
-            Fate::Failed(ended, log) => ("failed", Some(ended), Some(log)),
-            Fate::Pending => ("pending", None, None),
+            RunOutcome::Done(ended) => ("done", Some(ended), None),
+            RunOutcome::Failed(ended, log) => ("failed", Some(ended), Some(log)),
+            RunOutcome::Pending => ("pending", None, None),
         };
         let folder = run_folder(out, &run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);

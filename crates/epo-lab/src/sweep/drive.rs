@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use crate::csv::MOST_RECORD_BYTES;
 
-use super::journal::{Ended, Held, Journal, Process, Standing};
-use super::plan::Planned;
+use super::journal::{Journal, OwnLease, Process, RunEnd, RunState};
+use super::plan::PlannedRun;
 
 /// Time between two checks whether children have ended.
 const POLL: Duration = Duration::from_millis(50);
@@ -78,11 +78,11 @@ pub struct Overview {
 
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum RunOutcome {
     /// The run is finished.
-    Done(Ended),
+    Done(RunEnd),
     /// The run failed. The path is that of its log.
-    Failed(Ended, PathBuf),
+    Failed(RunEnd, PathBuf),
     /// The run is not finished; the next `epo sweep` continues it.
     Pending,
 }
@@ -90,7 +90,7 @@ pub enum Fate {
 /// A child process with its lease and its progress.
 struct Job {
     index: usize,
-    held: Held,
+    held: OwnLease,
     child: Child,
     process: Process,
     began: Instant,
@@ -112,10 +112,10 @@ impl Job {
 }
 
 struct Driver<'a> {
-    runs: &'a [Planned],
+    runs: &'a [PlannedRun],
     options: &'a DriveOptions,
     journal: Journal,
-    fates: Vec<Option<Fate>>,
+    fates: Vec<Option<RunOutcome>>,
     jobs: Vec<Job>,
     elsewhere: usize,
     /// Mean speed of the runs, in environment steps per second; `None` before it is known.
@@ -124,16 +124,16 @@ struct Driver<'a> {
     put_off: Vec<usize>,
 }
 
-/// Executes all runs that are not done and returns one [`Fate`] per run, in the order of `runs`.
+/// Executes all runs that are not done and returns one [`RunOutcome`] per run, in the order of `runs`.
 ///
 /// It returns when all runs have ended, or after `stop` was set and its children have ended. `observe` receives the
 /// overview about once per second and whenever a child has ended.
 pub fn drive(
-    runs: &[Planned],
+    runs: &[PlannedRun],
     options: &DriveOptions,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&Overview),
-) -> io::Result<Vec<Fate>> {
+) -> io::Result<Vec<RunOutcome>> {
     let journal = Journal::open(options.dir.join("journal"))?;
     let fates = vec![None; runs.len()];
     let mut driver = Driver {
@@ -160,7 +160,7 @@ pub fn drive(
         }
     }
     result?;
-    Ok(driver.fates.into_iter().map(|fate| fate.unwrap_or(Fate::Pending)).collect())
+    Ok(driver.fates.into_iter().map(|fate| fate.unwrap_or(RunOutcome::Pending)).collect())
 }
 
 impl Driver<'_> {
@@ -207,17 +207,17 @@ impl Driver<'_> {
             let id = &self.runs[index].id;
             let record = run_folder(&self.options.dir, id).map(|dir| dir.join("progress.csv"));
             let mut standing = self.journal.standing(id, record.as_deref())?;
-            if record.is_none() && matches!(standing, Standing::Done(_)) {
+            if record.is_none() && matches!(standing, RunState::Done(_)) {
                 self.journal.undo(id)?; // a user deleted the run folder to repeat the run
                 standing = self.journal.standing(id, None)?;
             }
             match standing {
-                Standing::Done(ended) => self.fates[index] = Some(Fate::Done(ended)),
-                Standing::Failed(ended) => {
-                    self.fates[index] = Some(Fate::Failed(ended, self.journal.folder(id).join("log")));
+                RunState::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
+                RunState::Failed(ended) => {
+                    self.fates[index] = Some(RunOutcome::Failed(ended, self.journal.folder(id).join("log")));
                 }
-                Standing::Held => self.elsewhere += 1,
-                Standing::Free(number) if self.jobs.len() < self.options.jobs => {
+                RunState::Held => self.elsewhere += 1,
+                RunState::Free(number) if self.jobs.len() < self.options.jobs => {
                     let Some(log) = free_log(&self.journal.folder(id))? else {
                         self.elsewhere += 1;
                         continue;
@@ -226,13 +226,13 @@ impl Driver<'_> {
                         self.start(index, held, log)?;
                     }
                 }
-                Standing::Free(_) => {}
+                RunState::Free(_) => {}
             }
         }
         Ok(())
     }
 
-    fn start(&mut self, index: usize, held: Held, log: File) -> io::Result<()> {
+    fn start(&mut self, index: usize, held: OwnLease, log: File) -> io::Result<()> {
         let run = &self.runs[index];
         let folder = self.journal.folder(&run.id);
         let mut args: Vec<OsString> = vec!["train".into()];
@@ -282,7 +282,7 @@ impl Driver<'_> {
             changed = true;
             let job = self.jobs.remove(i);
             let log = self.journal.folder(&job.held.id).join("log");
-            let mut ended = Ended {
+            let mut ended = RunEnd {
                 code: status.code(),
                 seconds: job.began.elapsed().as_secs_f64(),
                 message: String::new(),
@@ -290,7 +290,7 @@ impl Driver<'_> {
             match status.code() {
                 Some(0) => {
                     self.journal.finish(&job.held, &ended, false)?;
-                    self.fates[job.index] = Some(Fate::Done(ended));
+                    self.fates[job.index] = Some(RunOutcome::Done(ended));
                 }
                 Some(INTERRUPTED) => {
                     self.journal.release(&job.held)?;
@@ -302,7 +302,7 @@ impl Driver<'_> {
                     let how = code.map_or_else(|| status.to_string(), |c| format!("exit code {c}"));
                     ended.message = if last.is_empty() { how } else { format!("{how}: {last}") };
                     self.journal.finish(&job.held, &ended, true)?;
-                    self.fates[job.index] = Some(Fate::Failed(ended, log));
+                    self.fates[job.index] = Some(RunOutcome::Failed(ended, log));
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Driver<'_> {
     }
 
     fn overview(&mut self) -> Overview {
-        let count = |f: fn(&Fate) -> bool| self.fates.iter().flatten().filter(|fate| f(fate)).count();
+        let count = |f: fn(&RunOutcome) -> bool| self.fates.iter().flatten().filter(|fate| f(fate)).count();
         let running: Vec<Running> = (self.jobs.iter())
             .map(|job| Running {
                 label: self.runs[job.index].label(),
@@ -349,8 +349,8 @@ impl Driver<'_> {
         let speed = self.pace.unwrap_or(0.0) * running.len() as f64;
         Overview {
             total: self.runs.len(),
-            done: count(|fate| matches!(fate, Fate::Done(_))),
-            failed: count(|fate| matches!(fate, Fate::Failed(..))),
+            done: count(|fate| matches!(fate, RunOutcome::Done(_))),
+            failed: count(|fate| matches!(fate, RunOutcome::Failed(..))),
             elsewhere: self.elsewhere,
             running,
             eta: (speed > 0.0).then(|| left as f64 / speed),
@@ -464,9 +464,9 @@ mod tests {
         assert!(free_log(dir.path()).unwrap().is_some());
     }
 
-    fn planned(seed: u64) -> Planned {
+    fn planned(seed: u64) -> PlannedRun {
         let config = format!("[run]\nseed = {seed}\n");
-        Planned {
+        PlannedRun {
             id: format!("run-{seed:03}"),
             config,
             task: "T".into(),
@@ -491,8 +491,8 @@ mod tests {
         lines
     }
 
-    fn done(fates: &[Fate]) -> usize {
-        fates.iter().filter(|fate| matches!(fate, Fate::Done(_))).count()
+    fn done(fates: &[RunOutcome]) -> usize {
+        fates.iter().filter(|fate| matches!(fate, RunOutcome::Done(_))).count()
     }
 
     #[test]
@@ -508,7 +508,7 @@ mod tests {
         let fates = fates.unwrap();
         assert_eq!((done(&fates), most), (3, 2), "{fates:?}");
         assert_eq!((last.total, last.done, last.failed), (4, 3, 1));
-        let Fate::Failed(ended, log) = &fates[2] else { panic!("{fates:?}") };
+        let RunOutcome::Failed(ended, log) = &fates[2] else { panic!("{fates:?}") };
         assert_eq!((ended.code, ended.message.as_str()), (Some(5), "exit code 5: it broke"));
         assert!(log.exists());
         // a second drive runs nothing and reports the same failure; with `retry` it repeats only the failed run
@@ -573,7 +573,7 @@ mod tests {
         assert!(said.contains("cannot start `no-such-program`"), "{said}");
         options.program = right;
         let fates = drive(&options).unwrap();
-        assert!(fates.iter().all(|fate| matches!(fate, Fate::Done(_))), "{fates:?}");
+        assert!(fates.iter().all(|fate| matches!(fate, RunOutcome::Done(_))), "{fates:?}");
     }
 
     #[test]
@@ -583,7 +583,7 @@ mod tests {
         for _ in 0..3 {
             let fates =
                 drive(&[planned(1), planned(2)], &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
-            assert!(fates.iter().all(|fate| matches!(fate, Fate::Done(_))), "{fates:?}");
+            assert!(fates.iter().all(|fate| matches!(fate, RunOutcome::Done(_))), "{fates:?}");
             let gone = dir.path().join("runs/FAKE-{T}/run-002");
             fs::remove_dir_all(gone).unwrap();
         }

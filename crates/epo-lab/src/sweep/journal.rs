@@ -78,7 +78,7 @@ struct Lease {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunEnd {
     /// Exit code; `None` for a run that was killed by a signal.
     pub code: Option<i32>,
     /// Seconds that the run took under its last holder.
@@ -89,9 +89,9 @@ pub struct Ended {
 
 /// State of a run according to the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Standing {
-    Done(Ended),
-    Failed(Ended),
+pub(super) enum RunState {
+    Done(RunEnd),
+    Failed(RunEnd),
     /// A process holds the run.
     Held,
     /// No process holds the run. The value is the number that the next lease must have.
@@ -109,7 +109,7 @@ pub(super) struct Journal {
 
 /// A lease that this process holds.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OwnLease {
     pub(super) id: String,
     number: u32,
     beat: u64,
@@ -133,22 +133,22 @@ impl Journal {
 
     /// Returns the state of a run. `record` is the path of its `progress.csv`; a growing file shows that the run is
     /// alive.
-    pub(super) fn standing(&mut self, id: &str, record: Option<&Path>) -> io::Result<Standing> {
+    pub(super) fn standing(&mut self, id: &str, record: Option<&Path>) -> io::Result<RunState> {
         if let Some(ended) = self.ended(id, "done.json")? {
-            return Ok(Standing::Done(ended));
+            return Ok(RunState::Done(ended));
         }
         if let Some(ended) = self.ended(id, "failed.json")? {
-            return Ok(Standing::Failed(ended));
+            return Ok(RunState::Failed(ended));
         }
-        let Some((number, text)) = self.newest(id)? else { return Ok(Standing::Free(1)) };
-        let free = Standing::Free(number + 1);
+        let Some((number, text)) = self.newest(id)? else { return Ok(RunState::Free(1)) };
+        let free = RunState::Free(number + 1);
         let lease: Option<Lease> = serde_json::from_str(&text).ok(); // `None` if the file is only half-written
         if let Some(lease) = &lease {
             let child = lease.child.as_ref().map_or(Some(false), Process::is_alive);
             match (lease.holder.is_alive(), child) {
                 _ if lease.released && child != Some(true) => return Ok(free),
                 (Some(false), Some(false)) => return Ok(free),
-                (Some(_), _) => return Ok(Standing::Held), // the holder or its child is alive
+                (Some(_), _) => return Ok(RunState::Held), // the holder or its child is alive
                 (None, _) => {}
             }
         }
@@ -163,10 +163,10 @@ impl Journal {
                 now
             }
         };
-        Ok(if now.duration_since(since) > STILL { free } else { Standing::Held })
+        Ok(if now.duration_since(since) > STILL { free } else { RunState::Held })
     }
 
-    fn ended(&self, id: &str, name: &str) -> io::Result<Option<Ended>> {
+    fn ended(&self, id: &str, name: &str) -> io::Result<Option<RunEnd>> {
         let path = self.folder(id).join(name);
         match epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES) {
             Ok(text) => Ok(serde_json::from_str(&text).ok()),
@@ -198,15 +198,15 @@ impl Journal {
     }
 
     /// Takes a free run; returns `None` if another process took it first or it has ended. `number` must be the number
-    /// that [`Standing::Free`] gave. A number that is computed anew could take over a lease that was made in between.
-    pub(super) fn acquire(&mut self, id: &str, number: u32) -> io::Result<Option<Held>> {
+    /// that [`RunState::Free`] gave. A number that is computed anew could take over a lease that was made in between.
+    pub(super) fn acquire(&mut self, id: &str, number: u32) -> io::Result<Option<OwnLease>> {
         let path = self.lease_path(id, number);
         fs::create_dir_all(self.folder(id)).map_err(at(&path))?;
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             made => drop(made.map_err(at(&path))?),
         }
-        let held = Held { id: id.to_owned(), number, beat: 0 };
+        let held = OwnLease { id: id.to_owned(), number, beat: 0 };
         self.write_lease(&held, None, false)?;
         // the run may have ended after its state was read and before the lease was made
         if self.ended(id, "done.json")?.is_some() || self.ended(id, "failed.json")?.is_some() {
@@ -217,7 +217,7 @@ impl Journal {
     }
 
     /// Writes a heartbeat. Returns `false` if another process has taken over the run.
-    pub(super) fn beat(&mut self, held: &mut Held, child: &Process) -> io::Result<bool> {
+    pub(super) fn beat(&mut self, held: &mut OwnLease, child: &Process) -> io::Result<bool> {
         if !self.still_mine(held)? {
             return Ok(false);
         }
@@ -226,17 +226,17 @@ impl Journal {
         Ok(true)
     }
 
-    fn still_mine(&self, held: &Held) -> io::Result<bool> {
+    fn still_mine(&self, held: &OwnLease) -> io::Result<bool> {
         Ok(self.newest(&held.id)?.is_some_and(|(number, _)| number == held.number))
     }
 
     /// Gives a run back, so that another process may take it at once.
-    pub(super) fn release(&mut self, held: &Held) -> io::Result<()> {
+    pub(super) fn release(&mut self, held: &OwnLease) -> io::Result<()> {
         self.write_lease(held, None, true)
     }
 
     /// Writes the result of a run and releases its lease. Does nothing if another process has taken over the run.
-    pub(super) fn finish(&mut self, held: &Held, ended: &Ended, failed: bool) -> io::Result<()> {
+    pub(super) fn finish(&mut self, held: &OwnLease, ended: &RunEnd, failed: bool) -> io::Result<()> {
         if !self.still_mine(held)? {
             return Ok(());
         }
@@ -263,7 +263,7 @@ impl Journal {
         }
     }
 
-    fn write_lease(&self, held: &Held, child: Option<&Process>, released: bool) -> io::Result<()> {
+    fn write_lease(&self, held: &OwnLease, child: Option<&Process>, released: bool) -> io::Result<()> {
         let lease = Lease { holder: self.me.clone(), child: child.cloned(), beat: held.beat, released };
         self.replace(&held.id, &format!("lease-{:04}", held.number), &serde_json::to_string(&lease)?)
     }
@@ -302,19 +302,19 @@ mod tests {
     fn a_run_is_held_by_one_and_ends_once() {
         let dir = tempfile::tempdir().unwrap();
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
-        assert_eq!(a.standing("r", None).unwrap(), Standing::Free(1));
+        assert_eq!(a.standing("r", None).unwrap(), RunState::Free(1));
         let held = a.acquire("r", 1).unwrap().unwrap();
         assert!(b.acquire("r", 1).unwrap().is_none());
-        assert_eq!(b.standing("r", None).unwrap(), Standing::Held);
-        let ended = Ended { code: Some(0), seconds: 1.0, message: String::new() };
+        assert_eq!(b.standing("r", None).unwrap(), RunState::Held);
+        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new() };
         a.finish(&held, &ended, false).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), Standing::Done(ended));
+        assert_eq!(b.standing("r", None).unwrap(), RunState::Done(ended));
         assert!(b.acquire("r", 2).unwrap().is_none(), "a finished run is not begun again");
         let failing = a.acquire("f", 1).unwrap().unwrap();
-        let ended = Ended { code: Some(1), seconds: 1.0, message: String::new() };
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new() };
         a.finish(&failing, &ended, true).unwrap();
         b.forgive("f").unwrap();
-        assert_eq!(b.standing("f", None).unwrap(), Standing::Free(2), "though its holder lives");
+        assert_eq!(b.standing("f", None).unwrap(), RunState::Free(2), "though its holder lives");
     }
 
     #[test]
@@ -323,12 +323,12 @@ mod tests {
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
         let mut first = a.acquire("r", 1).unwrap().unwrap();
         a.release(&first).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), Standing::Free(2));
+        assert_eq!(b.standing("r", None).unwrap(), RunState::Free(2));
         b.acquire("r", 2).unwrap().unwrap();
         assert!(!a.beat(&mut first, &dead()).unwrap(), "the older number has lost");
-        let ended = Ended { code: Some(1), seconds: 1.0, message: String::new() };
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new() };
         a.finish(&first, &ended, true).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), Standing::Held, "and cannot write the end");
+        assert_eq!(b.standing("r", None).unwrap(), RunState::Held, "and cannot write the end");
     }
 
     #[test]
@@ -338,15 +338,15 @@ mod tests {
         gone.me = dead();
         let mut held = gone.acquire("r", 1).unwrap().unwrap();
         let mut other = journal(dir.path());
-        assert_eq!(other.standing("r", None).unwrap(), Standing::Free(2));
+        assert_eq!(other.standing("r", None).unwrap(), RunState::Free(2));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         gone.beat(&mut held, &Process::of(child.id())).unwrap();
-        assert_eq!(other.standing("r", None).unwrap(), Standing::Held, "the child still writes");
+        assert_eq!(other.standing("r", None).unwrap(), RunState::Held, "the child still writes");
         child.kill().unwrap(); // the child is now a zombie, which counts as dead
         while started(child.id()).is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(other.standing("r", None).unwrap(), Standing::Free(2));
+        assert_eq!(other.standing("r", None).unwrap(), RunState::Free(2));
         child.wait().unwrap();
     }
 
@@ -361,12 +361,12 @@ mod tests {
             let entry = j.seen.get_mut("r").unwrap();
             entry.1 = entry.1.checked_sub(STILL * 2).unwrap();
         };
-        assert_eq!(here.standing("r", None).unwrap(), Standing::Held, "first seen now");
+        assert_eq!(here.standing("r", None).unwrap(), RunState::Held, "first seen now");
         age(&mut here);
         far.beat(&mut held, &dead()).unwrap();
-        assert_eq!(here.standing("r", None).unwrap(), Standing::Held, "its heart beats");
+        assert_eq!(here.standing("r", None).unwrap(), RunState::Held, "its heart beats");
         age(&mut here);
-        assert_eq!(here.standing("r", None).unwrap(), Standing::Free(2), "still for too long");
+        assert_eq!(here.standing("r", None).unwrap(), RunState::Free(2), "still for too long");
     }
 
     #[test]

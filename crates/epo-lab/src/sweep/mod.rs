@@ -4,6 +4,6 @@ mod drive;
 mod journal;
 mod plan;
 
-pub use drive::{DriveOptions, Fate, Overview, Running, die_with_parent, drive, run_folder};
-pub use journal::Ended;
-pub use plan::{MOST_RUNS, PlanError, Planned, SweepFile};
+pub use drive::{DriveOptions, Overview, RunOutcome, Running, die_with_parent, drive, run_folder};
+pub use journal::RunEnd;
+pub use plan::{MOST_RUNS, PlanError, PlannedRun, SweepFile};

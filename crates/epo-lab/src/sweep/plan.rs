@@ -23,7 +23,7 @@ use crate::config::{ConfigError, ResolvedRun};
 
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedRun {
     /// Name of the run: algorithm, task, seed and a hash of the given configuration. The same configuration has the
     /// same name in every sweep.
     pub id: String,
@@ -42,7 +42,7 @@ pub struct Planned {
     pub variant: String,
 }
 
-impl Planned {
+impl PlannedRun {
     /// Returns the name of the run, followed by its variant in parentheses if it has one.
     pub fn label(&self) -> String {
         if self.variant.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.variant) }
@@ -129,7 +129,7 @@ impl SweepFile {
     ///
     /// # Errors
     /// If a run has a mistake, or the sweep has more than [`MOST_RUNS`] runs.
-    pub fn plan(&self) -> Result<Vec<Planned>, PlanError> {
+    pub fn plan(&self) -> Result<Vec<PlannedRun>, PlanError> {
         let lengths = self.grid.iter().map(|(_, values)| values.len()).chain([self.list.len().max(1)]);
         let total = lengths.fold(1.0, |product, length| product * length as f64);
         if total > MOST_RUNS as f64 {
@@ -148,7 +148,7 @@ impl SweepFile {
             (place, path.clone())
         });
         let entries = if self.list.is_empty() { vec![Vec::new()] } else { self.list.clone() };
-        let (mut runs, mut wrong): (Vec<Planned>, Vec<String>) = (Vec::new(), Vec::new());
+        let (mut runs, mut wrong): (Vec<PlannedRun>, Vec<String>) = (Vec::new(), Vec::new());
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut point = vec![0_usize; axes.len()];
         loop {
@@ -184,7 +184,7 @@ impl SweepFile {
 }
 
 /// Returns a run and its complete configuration. Two runs are the same if their complete configurations are equal.
-fn planned(config: &Table) -> Result<(Planned, String), String> {
+fn planned(config: &Table) -> Result<(PlannedRun, String), String> {
     let text = config.to_string();
     let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| match &e {
         // the valid keys of `algo` depend on the algorithm, so the message names it: a sweep may have several
@@ -206,12 +206,12 @@ fn planned(config: &Table) -> Result<(Planned, String), String> {
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
     let (task, algo, seed, steps) = (run.task, run.algo, run.seed, run.steps);
-    Ok((Planned { id, config: text, task, algo, seed, steps, variant: String::new() }, whole))
+    Ok((PlannedRun { id, config: text, task, algo, seed, steps, variant: String::new() }, whole))
 }
 
 /// Sets the variant of each run: the settings that not all runs share, without task, algorithm and seed.
-fn tell_apart(runs: &mut [Planned]) {
-    let given = |run: &Planned| {
+fn tell_apart(runs: &mut [PlannedRun]) {
+    let given = |run: &PlannedRun| {
         let config: Table = run.config.parse().unwrap_or_default();
         let pairs = leaves(&config).into_iter().map(|(path, value)| (path, value.text()));
         pairs.filter(|(path, _)| !["run.task", "run.algo", "run.seed"].contains(&path.as_str())).collect()
@@ -272,7 +272,7 @@ fn place(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn plan(text: &str) -> Result<Vec<Planned>, PlanError> {
+    fn plan(text: &str) -> Result<Vec<PlannedRun>, PlanError> {
         SweepFile::parse(text)?.plan()
     }
 

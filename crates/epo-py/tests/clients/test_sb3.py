@@ -37,7 +37,7 @@ class Kept(KVWriter):
 
 
 def test_ppo_learns_on_the_native_vector_with_the_cost_in_its_logs():
-    """Kills: a reward of another environment, an episode end that is lost, a cost that does not reach the log."""
+    """This test fails if a reward is that of another environment, an episode end is lost, or the cost does not reach the log."""
     env = epo.sb3.VecEnv("SafetyPointCircle1-v0", 8)
     env.seed(0)
     model = PPO("MlpPolicy", env, n_steps=500, batch_size=500, seed=0, device="cpu", learning_rate=1e-3)
