@@ -35,15 +35,29 @@ fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
     rows.iter().enumerate().map(|(i, (name, words))| (name.clone(), may_use(i, words))).collect()
 }
 
-/// Returns the dependencies of each crate within the workspace, as (name, only for development).
-fn dependencies() -> BTreeMap<String, BTreeSet<(String, bool)>> {
+/// The workspace as cargo describes it.
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// This test fails if `cargo run -- train`, the first command of the README, finds more than one program.
+#[test]
+fn cargo_run_means_epo() {
+    let metadata = metadata();
+    let defaults = metadata["workspace_default_members"].as_array().unwrap();
+    assert_eq!(defaults.len(), 1, "{defaults:?}");
+    assert!(defaults[0].as_str().unwrap().contains("epo-cli"), "{defaults:?}");
+}
+
+/// Returns the dependencies of each crate within the workspace, as (name, only for development).
+fn dependencies() -> BTreeMap<String, BTreeSet<(String, bool)>> {
+    let metadata = metadata();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let packages = metadata["packages"].as_array().unwrap();
     let within = |package: &Value| {
