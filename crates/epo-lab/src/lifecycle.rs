@@ -69,6 +69,7 @@ impl<'a> Trainer<'a> {
     /// `options.accept_changes` is false, or if `options` make no sense for it.
     pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         runs::read_config(dir)?; // before anything is written: the folder may be no run
+        runs::refuse_old_penalty(dir)?;
         let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
         let mut run = saved.clone();
@@ -160,7 +161,7 @@ impl<'a> Trainer<'a> {
         let (seed, train) = (run.run.seed, &run.train);
         let spec = envs[0].spec().clone();
         let pool = EnvPool::new(envs, train.threads, seed, Purpose::Episode)?;
-        let agent = Agent::new(
+        let mut agent = Agent::new(
             spec.obs_len,
             &spec.action,
             &train.hidden,
@@ -168,6 +169,9 @@ impl<'a> Trainer<'a> {
             run.algo.cost_critics(),
             seed,
         );
+        if !train.normalize_values {
+            agent.scales = None;
+        }
         let collector = Collector::new(pool, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
         Ok(Self {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use epo_algos::{Agent, Algorithm};
+use epo_algos::{Agent, Algorithm, SignalScales};
 use epo_core::Slot;
 use epo_nn::{Moments, Normalizer};
 use epo_tasks::Physics;
@@ -41,6 +41,9 @@ pub(crate) struct State {
     pub(crate) marks: Marks,
     /// Number of update steps of each optimiser.
     adam: BTreeMap<String, u64>,
+    /// Units of the critics, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scales: Option<SignalScales>,
     /// Number of observations that the normaliser has seen.
     seen: u64,
     algorithm: serde_json::Value,
@@ -90,6 +93,7 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
         envs: workers.iter().zip(pool.slots()).map(env).collect(),
         marks,
         adam: agent.counters(),
+        scales: agent.scales,
         seen: normalizer.moments().count(),
         algorithm: algorithm.state(),
     };
@@ -181,6 +185,7 @@ impl Learner<'_> {
                 ));
             }
         }
+        self.agent.scales = state.scales;
         self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
         *self.normalizer = tensors.normalizer(state.seen, self.normalizer.moments().mean().len())?;
         Ok(())

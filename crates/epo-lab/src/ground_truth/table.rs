@@ -31,7 +31,7 @@ pub struct Summary {
     /// Number of seeds.
     pub seeds: usize,
     /// Optimal return J_R* of the linear program.
-    pub best_return: f64,
+    pub optimum: f64,
     /// Cost limit d.
     pub limit: f64,
     /// Return J_R. The smallest is the worst.
@@ -75,7 +75,7 @@ fn summary(rows: &[&JobResult]) -> Summary {
         cmdp: rows[0].cmdp.clone(),
         algo: rows[0].algo.clone(),
         seeds: rows.len(),
-        best_return: rows[0].best_return,
+        optimum: rows[0].optimum,
         limit: rows[0].limit,
         ret: MeanAndWorst::of(&all(|r| r.ret), |x| -x),
         cost: MeanAndWorst::of(&all(|r| r.cost), |x| x),
@@ -108,7 +108,7 @@ pub fn markdown(summaries: &[Summary]) -> String {
         let cells = [
             s.cmdp.clone(),
             s.algo.clone(),
-            number(s.best_return, 2),
+            number(s.optimum, 2),
             cell(s.ret, 2),
             s.limit.to_string(),
             cell(s.cost, 2),
@@ -125,17 +125,14 @@ pub fn markdown(summaries: &[Summary]) -> String {
 
 /// Returns all runs in CSV, one line each. An empty cell means that the run never reached the condition.
 pub fn csv(rows: &[JobResult]) -> String {
-    let mut text = "cmdp,algo,seed,steps,best_return,limit,return,cost,gap_percent,violation,\
+    let mut text = "cmdp,algo,seed,steps,optimum,limit,return,cost,gap_percent,violation,\
                     first_within,stays_within,stays_near\n"
         .to_owned();
     let never = |steps: Option<u64>| steps.map_or(String::new(), |s| s.to_string());
     for r in rows {
-        let JobResult {
-            cmdp, algo, seed, steps, best_return, limit, ret, cost, gap_percent, violation, ..
-        } = r;
-        text += &format!(
-            "{cmdp},{algo},{seed},{steps},{best_return},{limit},{ret},{cost},{gap_percent},{violation}"
-        );
+        let JobResult { cmdp, algo, seed, steps, optimum, limit, ret, cost, gap_percent, violation, .. } = r;
+        text +=
+            &format!("{cmdp},{algo},{seed},{steps},{optimum},{limit},{ret},{cost},{gap_percent},{violation}");
         for steps in [r.first_within, r.stays_within, r.stays_near] {
             text += &format!(",{}", never(steps));
         }
@@ -154,7 +151,7 @@ mod tests {
             algo: algo.into(),
             seed,
             steps: 8000,
-            best_return: 10.0,
+            optimum: 10.0,
             limit: 2.0,
             ret,
             cost,
