@@ -126,5 +126,6 @@
   addEventListener("pointermove", show);
   addEventListener("pointerdown", show); // a finger does not move first
   addEventListener("keydown", event => { if (event.key === "Escape") hide(); });
+  addEventListener("click", hide, { capture: true }); // before zoom.js copies the figure
   addEventListener("scroll", hide, { capture: true, passive: true });
 }
