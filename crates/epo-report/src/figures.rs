@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use crate::evaluation::{Policy, of_policy};
+use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::files::FileNames;
 use crate::groups::{self, Group, MOST_SEEDS};
 use crate::history::{DIAGNOSTICS, Point};
@@ -230,7 +230,7 @@ fn plane(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Option<Panel> {
                 marks.push(Mark { entry, at, hollow, hover });
             };
             mark((achieved.cost, achieved.ret), false, "end of training");
-            if let Some(e) = of_policy(&run.evaluations, Policy::Mean) {
+            if let Some(e) = of_policy(&run.evaluations, EvaluatedPolicy::Mean) {
                 mark((e.cost, e.ret), true, "evaluated with the mean action");
             }
         }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::evaluation::{Policy, of_policy};
+use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
 use crate::groups::Group;
@@ -42,8 +42,8 @@ td,th{padding:.15rem .3rem}}";
 
 /// The scripts, each with its SHA-256 in Base64. A test compares them and prints the right value.
 const SCRIPTS: [(&str, &str); 2] = [
-    (include_str!("zoom.js"), "ugczBaqEsvCEUsQA8xo39uk4VIJj7J8mb85gkbYcsOY="),
-    (include_str!("hover.js"), "c6VPH4wDYDYzNcmXqDDvs8NTgqOJ0tknh13TNSxxBig="),
+    (include_str!("zoom.js"), "0QZ0h8SkCBJnxuqpaPkk1vXZC1iX5mirNk+KNk5x7VM="),
+    (include_str!("hover.js"), "M7vwa7zFUiNlg+yG94BDsFT26uTdF5npzlzzErXGpzE="),
 ];
 
 /// Maximum number of notes that the page lists.
@@ -161,8 +161,8 @@ impl Page<'_> {
                  <th>Algorithm</th><th class=\"n\">Seed</th><th class=\"n\">Limit</th><th class=\"n\">Steps</th>\
                  <th class=\"n\">Return, training</th><th class=\"n\">Cost, training</th>";
         let runs = || self.groups.iter().flat_map(|g| g.runs.iter().map(move |run| (g, run)));
-        let present = |p: &Policy| runs().any(|(_, run)| of_policy(&run.evaluations, *p).is_some());
-        let policies: Vec<Policy> = Policy::ALL.into_iter().filter(present).collect();
+        let present = |p: &EvaluatedPolicy| runs().any(|(_, run)| of_policy(&run.evaluations, *p).is_some());
+        let policies: Vec<EvaluatedPolicy> = EvaluatedPolicy::ALL.into_iter().filter(present).collect();
         for policy in &policies {
             let name = policy.name();
             *out += &format!("<th class=\"n\">Return, {name}</th><th class=\"n\">Cost, {name}</th>");
@@ -179,7 +179,7 @@ impl Page<'_> {
         }
     }
 
-    fn run_row(&self, group: &Group, run: &Run, policies: &[Policy]) -> String {
+    fn run_row(&self, group: &Group, run: &Run, policies: &[EvaluatedPolicy]) -> String {
         let cell = |text: &str| format!("<td>{}</td>", escape(text));
         let figure =
             |value: Option<f64>| format!("<td class=\"n\">{}</td>", value.map_or("–".into(), number));

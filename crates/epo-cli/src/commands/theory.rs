@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use epo_lab::config;
-use epo_lab::ground_truth::{self, Job, JobResult, OWN_SETTINGS, Summary};
+use epo_lab::ground_truth::{self, CmdpResult, Job, JobResult, OWN_SETTINGS};
 use epo_lab::runs::write_whole;
 use epo_lab::stop;
 use epo_theory::checks::{self, Report};
@@ -109,7 +109,7 @@ fn table(report: &Report) -> String {
 struct LearningReport<'a> {
     /// Parameters that differ from the defaults, with the algorithm. An empty name means all algorithms.
     settings: Vec<(&'a str, String)>,
-    summary: Vec<Summary>,
+    summary: Vec<CmdpResult>,
     runs: Vec<JobResult>,
 }
 
