@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use epo_core::Env;
-use epo_theory::{Cmdp, Evaluation, Policy, SolveError, TabularEnv, optimum};
+use epo_theory::{Cmdp, Evaluation, SolveError, TabularEnv, TabularPolicy, optimum};
 use serde::Serialize;
 
 use crate::LabError;
 use crate::config::{ResolvedRun, algo_named};
 use crate::train::Trainer;
 
-pub use table::{MeanAndWorst, Summary, csv, markdown, summarise};
+pub use table::{CmdpResult, MeanAndWorst, csv, markdown, summarise};
 
 /// One training on one CMDP.
 #[derive(Clone, Debug)]
@@ -205,7 +205,7 @@ fn unsolved(error: SolveError) -> LabError {
 }
 
 /// Returns the learned policy as a table of action probabilities, one row per state.
-fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
+fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> TabularPolicy {
     let (n, m) = (cmdp.n_states(), cmdp.n_actions());
     let (mut obs, mut actions) = (vec![0.0_f32; n * m * n], vec![]);
     for (i, row) in obs.chunks_mut(n).enumerate() {
@@ -216,7 +216,7 @@ fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
     }
     let mut ws = trainer.agent.policy.workspace(n * m);
     ws.load(&obs, &actions);
-    Policy::new(m, trainer.agent.policy.log_prob(&mut ws).iter().map(|l| l.exp()).collect())
+    TabularPolicy::new(m, trainer.agent.policy.log_prob(&mut ws).iter().map(|l| l.exp()).collect())
 }
 
 #[cfg(test)]

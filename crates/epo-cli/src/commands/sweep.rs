@@ -107,6 +107,7 @@ pub(crate) fn drive_all(runs: &[PlannedRun], out: &Path, how: &SweepOptions) -> 
         None => output::program_command().context("cannot find this program")?,
     };
     let options = DriveOptions { dir: out.to_owned(), jobs, threads, program, retry: how.retry_failed };
+    epo_lab::sweep::write_plan(out, runs)?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
     let fates = drive(runs, &options, &stop, &mut |overview| screen.show(overview));

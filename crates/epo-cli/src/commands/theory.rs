@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use epo_lab::config;
-use epo_lab::ground_truth::{self, Job, JobResult, Summary};
+use epo_lab::ground_truth::{self, CmdpResult, Job, JobResult};
 use epo_lab::runs::write_whole;
 use epo_lab::stop;
 use epo_theory::checks::{self, Report};
@@ -124,10 +124,10 @@ struct LearnedRow<'a> {
 }
 
 impl<'a> LearnedRow<'a> {
-    fn of(s: &'a Summary) -> Self {
+    fn of(s: &'a CmdpResult) -> Self {
         let violation = (s.cost.mean - s.limit).max(0.0);
         let (ret, cost, gap_percent) = (s.ret.mean, s.cost.mean, s.gap_percent.mean);
-        let Summary { cmdp, algo, seeds, optimum, limit, .. } = s;
+        let CmdpResult { cmdp, algo, seeds, optimum, limit, .. } = s;
         let (seeds, optimum, limit) = (*seeds, *optimum, *limit);
         Self { cmdp, algo, seeds, optimum, ret, limit, cost, gap_percent, violation }
     }
@@ -190,7 +190,7 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-fn page(summary: &[Summary], runs: &[JobResult], args: &Args) -> String {
+fn page(summary: &[CmdpResult], runs: &[JobResult], args: &Args) -> String {
     let mut text = ground_truth::markdown(summary);
     text += &format!(
         "\n{}, {} steps each. Cells show the mean over the seeds and the worst seed. The worst gap is the one farthest \

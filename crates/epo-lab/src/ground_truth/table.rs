@@ -9,7 +9,7 @@ use super::JobResult;
 pub struct MeanAndWorst {
     /// Mean.
     pub mean: f64,
-    /// Worst value. The documentation of each field of [`Summary`] says what worse means.
+    /// Worst value. The documentation of each field of [`CmdpResult`] says what worse means.
     pub worst: f64,
 }
 
@@ -23,7 +23,7 @@ impl MeanAndWorst {
 
 /// Results of one algorithm on one CMDP over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct CmdpResult {
     /// Name of the CMDP.
     pub cmdp: String,
     /// Name of the algorithm.
@@ -54,7 +54,7 @@ pub struct Summary {
 }
 
 /// Returns one summary per CMDP and algorithm, in the order in which they first appear in `rows`.
-pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
+pub fn summarise(rows: &[JobResult]) -> Vec<CmdpResult> {
     let mut groups: Vec<Vec<&JobResult>> = Vec::new();
     for row in rows {
         match groups.iter_mut().find(|g| g[0].cmdp == row.cmdp && g[0].algo == row.algo) {
@@ -65,13 +65,13 @@ pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
     groups.iter().map(|group| summary(group)).collect()
 }
 
-fn summary(rows: &[&JobResult]) -> Summary {
+fn summary(rows: &[&JobResult]) -> CmdpResult {
     let all = |f: fn(&JobResult) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
     let steps = |f: fn(&JobResult) -> Option<u64>| -> Option<MeanAndWorst> {
         let steps: Option<Vec<f64>> = rows.iter().map(|row| f(row).map(|s| s as f64)).collect();
         steps.map(|steps| MeanAndWorst::of(&steps, |s| s))
     };
-    Summary {
+    CmdpResult {
         cmdp: rows[0].cmdp.clone(),
         algo: rows[0].algo.clone(),
         seeds: rows.len(),
@@ -89,7 +89,7 @@ fn summary(rows: &[&JobResult]) -> Summary {
 
 /// Returns the table in Markdown. Cells contain "mean, worst". Numbers of steps are in thousands; `–` means that at
 /// least one seed never reached the condition.
-pub fn markdown(summaries: &[Summary]) -> String {
+pub fn markdown(summaries: &[CmdpResult]) -> String {
     let mut text = "| CMDP | algorithm | optimum | return | limit | cost | gap % | violation | first ≤ d | stays ≤ d | stays ≤ 1.1 d |\n\
                     | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
         .to_owned();
