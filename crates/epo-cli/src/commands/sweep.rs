@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use epo_lab::sweep::{
-    DriveOptions, Overview, PlanError, PlannedRun, RunOutcome, SweepFile, drive, run_folder,
-};
+use epo_lab::engine::local::Local;
+use epo_lab::engine::{Engine, Plan};
+use epo_lab::sweep::{Overview, Places, PlanError, PlannedRun, RunOutcome, SweepFile};
 use epo_report::RunResults;
 use epo_report::history::read_run;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -60,6 +60,16 @@ impl SweepOptions {
         let jobs = self.jobs.map_or(cores, usize::from).min(runs.max(1));
         (jobs, (cores / jobs).max(1))
     }
+
+    /// Returns the engine that executes `runs` runs.
+    pub(crate) fn engine(&self, runs: usize) -> anyhow::Result<Box<dyn Engine>> {
+        let (jobs, threads) = self.shares(runs);
+        let program = match &self.command {
+            Some(command) => vec![command.clone()],
+            None => output::program_command().context("cannot find this program")?,
+        };
+        Ok(Box::new(Local { jobs, threads, program, retry: self.retry_failed }))
+    }
 }
 
 /// Runs all configurations of a sweep file.
@@ -79,7 +89,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let stem = args.file.file_stem().unwrap_or("sweep".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
-    let summary = drive_all(&runs, &out, &args.how)?;
+    let plan = Plan { name: stem.to_string_lossy().into_owned(), dir: out.clone(), runs };
+    let summary = execute(&plan, &args.how)?;
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
         tell!("for curves and tables, run: epo report '{0}/runs' --out '{0}/report'", out.display());
@@ -99,21 +110,18 @@ pub(crate) fn what(run: &PlannedRun) -> serde_json::Value {
     })
 }
 
-/// Starts the runs, waits until all have ended, and returns their results.
-pub(crate) fn drive_all(runs: &[PlannedRun], out: &Path, how: &SweepOptions) -> anyhow::Result<Summary> {
-    let (jobs, threads) = how.shares(runs.len());
-    let program = match &how.command {
-        Some(command) => vec![command.clone()],
-        None => output::program_command().context("cannot find this program")?,
-    };
-    let options = DriveOptions { dir: out.to_owned(), jobs, threads, program, retry: how.retry_failed };
+/// Executes the runs of a plan on the chosen engine, shows their progress, and returns their results.
+pub(crate) fn execute(plan: &Plan, how: &SweepOptions) -> anyhow::Result<Summary> {
+    let mut engine = how.engine(plan.runs.len())?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
-    let fates = drive(runs, &options, &stop, &mut |overview| screen.show(overview));
+    let outcomes = engine.execute(plan, &stop, &mut |overview| screen.show(overview));
     screen.clear();
-    let fates = fates.with_context(|| format!("the sweep in {} cannot continue", out.display()))?;
+    let out = &plan.dir;
+    let outcomes = outcomes.with_context(|| format!("the sweep in {} cannot continue", out.display()))?;
+    let places = Places::find(out).context("the sweep cannot be read")?;
     let rows: Vec<RunEntry> =
-        runs.iter().zip(fates).map(|(run, fate)| RunEntry::new(run, fate, out)).collect();
+        plan.runs.iter().zip(outcomes).map(|(run, outcome)| RunEntry::new(run, outcome, &places)).collect();
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
@@ -159,13 +167,13 @@ struct RunEntry {
 }
 
 impl RunEntry {
-    fn new(run: &PlannedRun, fate: RunOutcome, out: &Path) -> Self {
-        let (state, ended, log) = match fate {
+    fn new(run: &PlannedRun, outcome: RunOutcome, places: &Places) -> Self {
+        let (state, ended, log) = match outcome {
             RunOutcome::Done(ended) => ("done", Some(ended), None),
             RunOutcome::Failed(ended, log) => ("failed", Some(ended), Some(log)),
             RunOutcome::Pending => ("pending", None, None),
         };
-        let folder = run_folder(out, &run.id);
+        let folder = places.run_folder(&run.id);
         let record = folder.as_ref().and_then(|dir| read_run(dir, None).ok()).map(|(run, _)| run);
         let achieved = record.as_ref().map(|run| RunResults::of(run, 0.1));
         let seconds = record.and_then(|run| run.seconds());

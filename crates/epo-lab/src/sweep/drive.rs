@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::csv::MOST_RECORD_BYTES;
 
 use super::journal::{Journal, OwnLease, Process, RunEnd, RunState};
+use super::places::Places;
 use super::plan::PlannedRun;
 
 /// Time between two checks whether children have ended.
@@ -27,6 +28,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const INTERRUPTED: i32 = 75;
 /// Environment variable that is set in every process that a sweep starts.
 const CHILD: &str = "EPO_SWEEP_CHILD";
+/// Value of [`CHILD`] in a process that ignores a repeated SIGTERM.
+const PATIENT: &str = "patient";
 
 /// Options of [`drive`].
 #[derive(Clone, Debug)]
@@ -41,6 +44,9 @@ pub struct DriveOptions {
     pub program: Vec<OsString>,
     /// Whether failed runs are tried again.
     pub retry: bool,
+    /// Whether a repeated SIGTERM is ignored by the runs, instead of ending them at once. For engines that signal every
+    /// process of a task. Default: false.
+    pub patient: bool,
 }
 
 /// A run that this driver is executing.
@@ -114,6 +120,7 @@ impl Job {
 struct Driver<'a> {
     runs: &'a [PlannedRun],
     options: &'a DriveOptions,
+    places: Places,
     journal: Journal,
     fates: Vec<Option<RunOutcome>>,
     jobs: Vec<Job>,
@@ -134,11 +141,13 @@ pub fn drive(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&Overview),
 ) -> io::Result<Vec<RunOutcome>> {
-    let journal = Journal::open(options.dir.join("journal"))?;
+    let places = Places::open(&options.dir, runs.len())?;
+    let journal = Journal::open(places.clone());
     let fates = vec![None; runs.len()];
     let mut driver = Driver {
         runs,
         options,
+        places,
         journal,
         fates,
         jobs: Vec::new(),
@@ -204,12 +213,12 @@ impl Driver<'_> {
             if mine || self.fates[index].is_some() || self.put_off.contains(&index) {
                 continue;
             }
-            let id = &self.runs[index].id;
-            let record = run_folder(&self.options.dir, id).map(|dir| dir.join("progress.csv"));
-            let mut standing = self.journal.standing(id, record.as_deref())?;
+            let PlannedRun { id, until, .. } = &self.runs[index];
+            let record = self.places.run_folder(id).map(|dir| dir.join("progress.csv"));
+            let mut standing = self.journal.standing(id, *until, record.as_deref())?;
             if record.is_none() && matches!(standing, RunState::Done(_)) {
                 self.journal.undo(id)?; // a user deleted the run folder to repeat the run
-                standing = self.journal.standing(id, None)?;
+                standing = self.journal.standing(id, *until, None)?;
             }
             match standing {
                 RunState::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
@@ -222,7 +231,7 @@ impl Driver<'_> {
                         self.elsewhere += 1;
                         continue;
                     };
-                    if let Some(held) = self.journal.acquire(id, number)? {
+                    if let Some(held) = self.journal.acquire(id, *until, number)? {
                         self.start(index, held, log)?;
                     }
                 }
@@ -236,7 +245,7 @@ impl Driver<'_> {
         let run = &self.runs[index];
         let folder = self.journal.folder(&run.id);
         let mut args: Vec<OsString> = vec!["train".into()];
-        match run_folder(&self.options.dir, &run.id) {
+        match self.places.run_folder(&run.id) {
             Some(dir) if dir.join("config.toml").exists() => args.extend(["--resume".into(), dir.into()]),
             begun => {
                 if let Some(dir) = begun {
@@ -244,9 +253,12 @@ impl Driver<'_> {
                 }
                 self.journal.replace(&run.id, "given.toml", &run.config)?;
                 args.extend(["--config".into(), folder.join("given.toml").into()]);
-                args.extend(["--runs".into(), self.options.dir.join("runs").into()]);
+                args.extend(["--runs".into(), self.places.runs(&run.id).into()]);
                 args.extend(["--name".into(), run.id.clone().into()]);
             }
+        }
+        if let Some(until) = run.until {
+            args.extend(["--until".into(), until.to_string().into()]);
         }
         args.extend(["--threads".into(), self.options.threads.to_string().into(), "--quiet".into()]);
         let (program, first) = self.options.program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -256,7 +268,7 @@ impl Driver<'_> {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .env(CHILD, "1")
+            .env(CHILD, if self.options.patient { PATIENT } else { "1" })
             .process_group(0)
             .spawn();
         let child = match child {
@@ -286,6 +298,7 @@ impl Driver<'_> {
                 code: status.code(),
                 seconds: job.began.elapsed().as_secs_f64(),
                 message: String::new(),
+                until: self.runs[job.index].until.filter(|&until| until < self.runs[job.index].steps),
             };
             match status.code() {
                 Some(0) => {
@@ -312,7 +325,7 @@ impl Driver<'_> {
     /// Writes the heartbeats of this driver's runs and kills a child whose run another driver has taken over.
     fn beat(&mut self) -> io::Result<()> {
         for i in (0..self.jobs.len()).rev() {
-            let folder = run_folder(&self.options.dir, &self.jobs[i].held.id);
+            let folder = self.places.run_folder(&self.jobs[i].held.id);
             let job = &mut self.jobs[i];
             let steps = folder.and_then(|dir| last_steps(&dir.join("progress.csv")));
             if let Some(steps) = steps.filter(|&steps| steps != job.steps()) {
@@ -334,12 +347,12 @@ impl Driver<'_> {
             .map(|job| Running {
                 label: self.runs[job.index].label(),
                 steps: job.steps(),
-                of: self.runs[job.index].steps,
+                of: self.runs[job.index].goal(),
                 steps_per_second: job.steps_per_second(),
             })
             .collect();
         let open = |i: &usize| self.fates[*i].is_none();
-        let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].steps).sum::<u64>()
+        let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].goal()).sum::<u64>()
             - running.iter().map(|r| r.steps.min(r.of)).sum::<u64>();
         // a run without a known speed is assumed to have the mean speed of the others or, failing that, the last mean
         let known: Vec<f64> = running.iter().filter_map(|r| r.steps_per_second).collect();
@@ -357,12 +370,6 @@ impl Driver<'_> {
             stopping: false,
         }
     }
-}
-
-/// Returns the folder `dir/runs/ALGO-{TASK}/<id>` of run `id` of the sweep in `dir`; `None` if it does not exist.
-pub fn run_folder(dir: &Path, id: &str) -> Option<PathBuf> {
-    let parents = fs::read_dir(dir.join("runs")).ok()?;
-    parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
 }
 
 /// Returns the log of a run, opened and locked; `None` while a child of an earlier driver still has it open.
@@ -394,15 +401,20 @@ pub fn die_with_parent() {
     }
 }
 
+/// Whether this process is a run of an engine that may send SIGTERM more than once ([`DriveOptions::patient`]).
+pub(crate) fn is_patient() -> bool {
+    std::env::var_os(CHILD).is_some_and(|value| value == PATIENT)
+}
+
 /// Returns the last two non-empty lines of a log, joined by ` / `.
-fn last_lines(log: &Path) -> String {
+pub(crate) fn last_lines(log: &Path) -> String {
     let text = tail(log, 2000).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(2)..].join(" / ")
 }
 
 /// Returns `TotalEnvSteps` of the last complete row of a `progress.csv`.
-fn last_steps(progress: &Path) -> Option<u64> {
+pub(crate) fn last_steps(progress: &Path) -> Option<u64> {
     let mut header = String::new();
     let file = epo_core::open_file(progress, MOST_RECORD_BYTES).ok()?.take(1 << 20);
     io::BufRead::read_line(&mut io::BufReader::new(file), &mut header).ok()?;
@@ -474,6 +486,7 @@ mod tests {
             seed,
             steps: 500,
             variant: String::new(),
+            until: None,
         }
     }
 
@@ -481,7 +494,7 @@ mod tests {
         let script = dir.join("fake.sh");
         fs::write(&script, FAKE).unwrap();
         let program = vec!["sh".into(), script.into()];
-        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false }
+        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false, patient: false }
     }
 
     fn lines(path: &Path) -> Vec<String> {

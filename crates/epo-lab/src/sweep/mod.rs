@@ -2,8 +2,11 @@
 
 mod drive;
 mod journal;
+mod places;
 mod plan;
 
-pub use drive::{DriveOptions, Overview, RunOutcome, Running, die_with_parent, drive, run_folder};
+pub(crate) use drive::is_patient;
+pub use drive::{DriveOptions, Overview, RunOutcome, Running, die_with_parent, drive};
 pub use journal::RunEnd;
+pub use places::{MOST_FLAT, Places};
 pub use plan::{MOST_RUNS, PlanError, PlannedRun, SweepFile};
