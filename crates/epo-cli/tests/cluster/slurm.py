@@ -191,6 +191,7 @@ def main():
         return
     runs = 4 if args.quick else args.runs
     root = Path(tempfile.mkdtemp(prefix="epo-slurm-"))
+    root.chmod(0o755)  # munge wants its socket to be reachable
     cluster = Cluster(root / "cluster")
     results = {"runs": runs}
     try:
