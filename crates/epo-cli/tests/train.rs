@@ -328,6 +328,42 @@ fn a_resumed_run_reports_its_progress_and_can_be_extended() {
     assert!(refused == 2 && stderr.contains("has already made 400 steps"), "{stderr}");
 }
 
+/// This test fails if a pause changes a run (for example its learning rate), counts as an interruption, or evaluates.
+#[test]
+fn a_paused_run_continues_to_the_bytes_of_one_that_was_not_paused() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let steps = ["--set", "run.steps=400", "--set", "train.final_eval_episodes=1"];
+    let whole = train_in(a.path()).args(steps).output().unwrap();
+    let whole = left(&whole, &folder(a.path()));
+    let paused = train_in(b.path()).args(steps).args(["--until", "150"]).output().unwrap();
+    let (dir, said) = (folder(b.path()), String::from_utf8_lossy(&paused.stderr).into_owned());
+    assert!(code(&paused) == 0 && said.contains("paused at 200 of 400 steps"), "{said}");
+    assert!(!dir.join("eval.json").exists(), "a paused run is not evaluated");
+    let further = resume(&dir).args(["--until", "200"]).output().unwrap();
+    assert_eq!(left(&further, &dir).rows.len(), 3, "the header and two epochs: nothing was left to do");
+    assert_eq!(left(&resume(&dir).output().unwrap(), &dir), whole);
+    assert!(dir.join("eval.json").exists());
+}
+
+/// This test fails if a second SIGTERM ends a run on a cluster before it has saved.
+#[test]
+fn a_run_of_a_cluster_saves_although_sigterm_comes_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let mut command = train_in(root.path());
+    command
+        .args(["--set", "train.passes=4000", "--set", "train.kl_stop=false"])
+        .env("EPO_SWEEP_CHILD", "patient");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while cpu_time(&child) < Duration::from_secs(1) {
+        assert!(child.try_wait().unwrap().is_none(), "the process ended before its first epoch");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, "TERM");
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(75));
+}
+
 /// This test fails if a changed configuration is used silently, if the refusal has no exit code of its own, or if the
 /// flag accepts nothing.
 #[test]

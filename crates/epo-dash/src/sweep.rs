@@ -61,8 +61,16 @@ fn count(dir: &Path) -> Option<Sweep> {
     }
     let name = dir.file_name().map(|name| printable(&name.to_string_lossy()).into_owned());
     let mut sweep = Sweep { name: name.unwrap_or_default(), ..Sweep::default() };
-    for entry in fs::read_dir(journal).ok()?.filter_map(Result::ok).take(MOST_RUNS) {
-        let ended = |name: &str| entry.path().join(name).is_file();
+    let below =
+        |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok).map(|e| e.path());
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(journal).ok()?.filter_map(Result::ok).map(|e| e.path()).collect();
+    // the folders of a sweep of more than 1000 runs are spread over parts
+    if fs::read_to_string(dir.join("layout")).is_ok_and(|layout| layout.trim() == "sharded") {
+        folders = folders.into_iter().flat_map(below).collect();
+    }
+    for run in folders.iter().take(MOST_RUNS) {
+        let ended = |name: &str| run.join(name).is_file();
         match (ended("done.json"), ended("failed.json")) {
             (true, _) => sweep.done += 1,
             (_, true) => sweep.failed += 1,
@@ -116,5 +124,12 @@ mod tests {
         for root in [dir.path().to_owned(), sweep.clone(), sweep.join("runs")] {
             assert_eq!(find(&[root]).first(), Some(&want));
         }
+        // the same sweep in the layout of large ones
+        fs::create_dir_all(sweep.join("journal/3f")).unwrap();
+        for run in ["a", "b", "c", "d"] {
+            fs::rename(sweep.join("journal").join(run), sweep.join("journal/3f").join(run)).unwrap();
+        }
+        fs::write(sweep.join("layout"), "sharded\n").unwrap();
+        assert_eq!(find(&[sweep]), [want]);
     }
 }

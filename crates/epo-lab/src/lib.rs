@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod collect;
 pub mod config;
 mod csv;
+pub mod engine;
 pub mod episodes;
 mod error;
 pub mod evaluate;

@@ -9,7 +9,8 @@ use signal_hook::flag;
 /// A flag that the first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed) sets; the run then finishes its epoch,
 /// saves and stops. A second signal ends the process at once with code 130.
 ///
-/// Ending at once is safe at any time: it loses no more than `kill -9` would.
+/// Ending at once is safe at any time: it loses no more than `kill -9` would. A run on a cluster ignores a second SIGTERM,
+/// because Slurm sends it to the script and to every process below it.
 ///
 /// SIGXFSZ (a file grew past the limit of the process) is caught as well, so that the write fails with an error
 /// instead of killing the process.
@@ -17,7 +18,9 @@ pub fn on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // in this order: the first signal finds the flag unset and sets it afterwards
-        flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        if signal != SIGTERM || !crate::sweep::is_patient() {
+            flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        }
         flag::register(signal, Arc::clone(&stop))?;
     }
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;

@@ -4,13 +4,14 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use epo_lab::engine::Plan;
 use epo_lab::repro::{Duration, Experiment, Measuring, Shrink, estimate, until_done};
 use epo_report::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::report;
-use super::sweep::{SweepOptions, drive_all, usage, what};
+use super::sweep::{SweepOptions, execute, usage, what};
 use crate::exit::Code;
 use crate::output::{self, duration};
 
@@ -52,6 +53,16 @@ enum ExperimentArg {
     Limits,
 }
 
+impl ExperimentArg {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Ablation => "ablation",
+            Self::Limits => "limits",
+        }
+    }
+}
+
 /// Parses one name of a list and removes the spaces around it.
 fn name(text: &str) -> Result<String, String> {
     Ok(text.trim().to_owned())
@@ -72,11 +83,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ExperimentArg::Limits => (Experiment::Limits, "EPO at several limits"),
     };
     let shrink = Shrink { steps: args.steps, seeds: args.seeds, tasks: args.tasks, algos: args.algos };
-    let runs = experiment.file(&shrink).and_then(|file| file.plan()).map_err(usage)?;
+    let file = experiment.file(&shrink).map_err(usage)?;
+    let runs = file.plan().map_err(usage)?;
     if args.dry_run {
         return dry_run(&runs, &args.how);
     }
-    let sweep = drive_all(&runs, &args.out, &args.how)?;
+    let plan = Plan { name: args.experiment.name().to_owned(), dir: args.out.clone(), runs };
+    let Some(sweep) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     if !args.how.json {
         output::print(&sweep.text())?;
     }

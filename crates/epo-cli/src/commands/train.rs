@@ -1,10 +1,12 @@
 //! `epo train`
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
 use epo_lab::config::{ConfigError, ResolvedRun};
 use epo_lab::evaluate::{Watch, evaluate_finished};
+use epo_lab::record::{metrics, value};
 use epo_lab::train::{ResumeOptions, Trainer};
 use epo_lab::{memory, reference, runs, stop};
 
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// With --resume: go on although the configuration or the record was changed since the checkpoint
     #[arg(long, requires = "resume")]
     accept_changes: bool,
+    /// Pause the run after the first epoch with at least this number of steps in total, such as 1e6; --resume continues it
+    #[arg(long, value_name = "STEPS", value_parser = super::repro::count, allow_negative_numbers = true)]
+    until: Option<u64>,
     /// Print no progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -155,10 +160,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let (asked, total, envs) = (run.run.steps, run.total_steps(), run.train.envs);
         progress.note(&format!("{asked} steps are rounded up to {total}, a multiple of train.envs = {envs}"));
     }
-    let ended = trainer.train(&stop, |row| progress.row(row, &stop));
+    let reached = |steps: u64| args.until.is_some_and(|until| steps >= until);
+    let halt = AtomicBool::new(stop.load(Relaxed) || reached(trainer.steps()));
+    let ended = trainer.train(&halt, |row| {
+        progress.row(row, &stop);
+        let steps = value(row, metrics::STEPS).unwrap_or(0.0) as u64;
+        halt.store(stop.load(Relaxed) || reached(steps), Relaxed);
+    });
     progress.finish();
     let end = ended?;
     output::print(&format!("run {}\nhash {}", dir.display(), end.hash))?;
+    if !end.finished && reached(trainer.steps()) {
+        progress.note(&format!("paused at {} of {} steps", trainer.steps(), run.total_steps()));
+        return Ok(Code::Done);
+    }
     if !end.finished {
         tell!("interrupted; continue with: {} train --resume '{}'", output::program(), dir.display());
         return Ok(Code::Interrupted);

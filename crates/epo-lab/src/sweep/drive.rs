@@ -16,17 +16,24 @@ use std::time::{Duration, Instant};
 
 use crate::csv::MOST_RECORD_BYTES;
 
+use super::index::{self, known_outcomes};
 use super::journal::{Journal, OwnLease, Process, RunEnd, RunState};
+use super::places::{MOST_FLAT, Places};
 use super::plan::PlannedRun;
 
 /// Time between two checks whether children have ended.
 const POLL: Duration = Duration::from_millis(50);
 /// Time between two heartbeats. Journal and overview are updated at the same interval, and when a child ends.
 const BEAT: Duration = Duration::from_secs(1);
+/// Time between two heartbeats of a task on a cluster. A thousand tasks share one folder, and a run may be taken over after
+/// two minutes without a heartbeat.
+const CLUSTER_BEAT: Duration = Duration::from_secs(20);
 /// Exit code of a run that was interrupted and has written a checkpoint.
 const INTERRUPTED: i32 = 75;
 /// Environment variable that is set in every process that a sweep starts.
 const CHILD: &str = "EPO_SWEEP_CHILD";
+/// Value of [`CHILD`] in a process that ignores a repeated SIGTERM.
+const PATIENT: &str = "patient";
 
 /// Options of [`drive`].
 #[derive(Clone, Debug)]
@@ -41,6 +48,9 @@ pub struct DriveOptions {
     pub program: Vec<OsString>,
     /// Whether failed runs are tried again.
     pub retry: bool,
+    /// Whether a repeated SIGTERM is ignored by the runs, instead of ending them at once. For engines that signal every
+    /// process of a task. Default: false.
+    pub patient: bool,
 }
 
 /// A run that this driver is executing.
@@ -68,12 +78,16 @@ pub struct Overview {
     pub failed: usize,
     /// Number of runs that other drivers hold.
     pub elsewhere: usize,
+    /// Number of runs that wait in the queue of an engine.
+    pub queued: usize,
     /// Runs that this driver is executing.
     pub running: Vec<Running>,
     /// Estimated seconds to the end of the sweep at the current speed; `None` if no speed is known yet.
     pub eta: Option<f64>,
     /// Whether the driver was asked to stop and is waiting for the runs to write their checkpoints.
     pub stopping: bool,
+    /// Message about the engine, such as that its controller does not answer. Empty if there is none.
+    pub note: String,
 }
 
 /// Outcome of a run.
@@ -114,10 +128,15 @@ impl Job {
 struct Driver<'a> {
     runs: &'a [PlannedRun],
     options: &'a DriveOptions,
+    places: Places,
     journal: Journal,
     fates: Vec<Option<RunOutcome>>,
     jobs: Vec<Job>,
     elsewhere: usize,
+    /// Runs whose outcome is not known, in the order of the plan.
+    open: Vec<usize>,
+    /// When all open runs were last looked at, and how long that took.
+    looked: Option<(Instant, Duration)>,
     /// Mean speed of the runs, in environment steps per second; `None` before it is known.
     pace: Option<f64>,
     /// Runs that ended with exit code 75. This driver does not start them again; the next driver continues them.
@@ -134,15 +153,20 @@ pub fn drive(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&Overview),
 ) -> io::Result<Vec<RunOutcome>> {
-    let journal = Journal::open(options.dir.join("journal"))?;
-    let fates = vec![None; runs.len()];
+    let places = Places::open(&options.dir, runs.len())?;
+    let journal = Journal::open(places.clone());
+    let fates = known_outcomes(&places, runs);
+    let open = (0..runs.len()).filter(|&i| fates[i].is_none()).collect();
     let mut driver = Driver {
         runs,
         options,
+        places,
         journal,
         fates,
         jobs: Vec::new(),
         elsewhere: 0,
+        open,
+        looked: None,
         pace: None,
         put_off: Vec::new(),
     };
@@ -160,12 +184,16 @@ pub fn drive(
         }
     }
     result?;
+    if runs.len() > MOST_FLAT {
+        index::add(&driver.places, runs.iter().zip(&driver.fates))?;
+    }
     Ok(driver.fates.into_iter().map(|fate| fate.unwrap_or(RunOutcome::Pending)).collect())
 }
 
 impl Driver<'_> {
     fn work(&mut self, stop: &AtomicBool, observe: &mut dyn FnMut(&Overview)) -> io::Result<()> {
-        let mut last_beat: Option<Instant> = None;
+        let (mut last_beat, mut last_look): (Option<Instant>, Option<Instant>) = (None, None);
+        let beat = if self.options.patient { CLUSTER_BEAT } else { BEAT };
         let mut asked = false;
         loop {
             let stopping = stop.load(Ordering::Relaxed);
@@ -176,19 +204,19 @@ impl Driver<'_> {
                     terminate(&job.child);
                 }
             }
-            let due = last_beat.is_none_or(|t| t.elapsed() >= BEAT);
-            if changed || due {
+            if changed || last_look.is_none_or(|t| t.elapsed() >= BEAT) {
                 if !asked {
                     self.start_free()?;
                 }
-                if due {
+                if last_beat.is_none_or(|t| t.elapsed() >= beat) {
                     self.beat()?;
                     last_beat = Some(Instant::now());
                 }
+                last_look = Some(Instant::now());
                 observe(&Overview { stopping: asked, ..self.overview() });
             }
             let open = |i: &usize| self.fates[*i].is_none() && !self.put_off.contains(i);
-            let finished = self.jobs.is_empty() && (asked || (0..self.runs.len()).filter(open).count() == 0);
+            let finished = self.jobs.is_empty() && (asked || !self.open.iter().any(|i| open(i)));
             if finished {
                 return Ok(());
             }
@@ -197,37 +225,50 @@ impl Driver<'_> {
     }
 
     /// Starts free runs up to the maximum number of jobs, and reads the results of other drivers from the journal.
+    ///
+    /// In a sweep of thousands of runs, all of them are looked at only so often that this takes 5 % of the time.
     fn start_free(&mut self) -> io::Result<()> {
-        self.elsewhere = 0;
-        for index in 0..self.runs.len() {
+        let whole = self.looked.is_none_or(|(at, took)| at.elapsed() >= took * 20);
+        let begun = Instant::now();
+        if whole {
+            self.elsewhere = 0;
+        }
+        self.open.retain(|&i| self.fates[i].is_none());
+        for index in self.open.clone() {
+            if !whole && self.jobs.len() >= self.options.jobs {
+                return Ok(());
+            }
             let mine = self.jobs.iter().any(|job| job.index == index);
             if mine || self.fates[index].is_some() || self.put_off.contains(&index) {
                 continue;
             }
-            let id = &self.runs[index].id;
-            let record = run_folder(&self.options.dir, id).map(|dir| dir.join("progress.csv"));
-            let mut standing = self.journal.standing(id, record.as_deref())?;
+            let PlannedRun { id, until, .. } = &self.runs[index];
+            let record = self.places.run_folder(id).map(|dir| dir.join("progress.csv"));
+            let mut standing = self.journal.standing(id, *until, record.as_deref())?;
             if record.is_none() && matches!(standing, RunState::Done(_)) {
-                self.journal.undo(id)?; // a user deleted the run folder to repeat the run
-                standing = self.journal.standing(id, None)?;
+                index::forget(&self.places, || self.journal.undo(id))?; // a user deleted the run folder to repeat the run
+                standing = self.journal.standing(id, *until, None)?;
             }
             match standing {
                 RunState::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
                 RunState::Failed(ended) => {
                     self.fates[index] = Some(RunOutcome::Failed(ended, self.journal.folder(id).join("log")));
                 }
-                RunState::Held => self.elsewhere += 1,
+                RunState::Held => self.elsewhere += usize::from(whole),
                 RunState::Free(number) if self.jobs.len() < self.options.jobs => {
                     let Some(log) = free_log(&self.journal.folder(id))? else {
-                        self.elsewhere += 1;
+                        self.elsewhere += usize::from(whole);
                         continue;
                     };
-                    if let Some(held) = self.journal.acquire(id, number)? {
+                    if let Some(held) = self.journal.acquire(id, *until, number)? {
                         self.start(index, held, log)?;
                     }
                 }
                 RunState::Free(_) => {}
             }
+        }
+        if whole {
+            self.looked = Some((Instant::now(), begun.elapsed()));
         }
         Ok(())
     }
@@ -236,7 +277,7 @@ impl Driver<'_> {
         let run = &self.runs[index];
         let folder = self.journal.folder(&run.id);
         let mut args: Vec<OsString> = vec!["train".into()];
-        match run_folder(&self.options.dir, &run.id) {
+        match self.places.run_folder(&run.id) {
             Some(dir) if dir.join("config.toml").exists() => args.extend(["--resume".into(), dir.into()]),
             begun => {
                 if let Some(dir) = begun {
@@ -244,9 +285,12 @@ impl Driver<'_> {
                 }
                 self.journal.replace(&run.id, "given.toml", &run.config)?;
                 args.extend(["--config".into(), folder.join("given.toml").into()]);
-                args.extend(["--runs".into(), self.options.dir.join("runs").into()]);
+                args.extend(["--runs".into(), self.places.runs(&run.id).into()]);
                 args.extend(["--name".into(), run.id.clone().into()]);
             }
+        }
+        if let Some(until) = run.until {
+            args.extend(["--until".into(), until.to_string().into()]);
         }
         args.extend(["--threads".into(), self.options.threads.to_string().into(), "--quiet".into()]);
         let (program, first) = self.options.program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -256,7 +300,7 @@ impl Driver<'_> {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .env(CHILD, "1")
+            .env(CHILD, if self.options.patient { PATIENT } else { "1" })
             .process_group(0)
             .spawn();
         let child = match child {
@@ -286,6 +330,7 @@ impl Driver<'_> {
                 code: status.code(),
                 seconds: job.began.elapsed().as_secs_f64(),
                 message: String::new(),
+                until: self.runs[job.index].until.filter(|&until| until < self.runs[job.index].steps),
             };
             match status.code() {
                 Some(0) => {
@@ -312,7 +357,7 @@ impl Driver<'_> {
     /// Writes the heartbeats of this driver's runs and kills a child whose run another driver has taken over.
     fn beat(&mut self) -> io::Result<()> {
         for i in (0..self.jobs.len()).rev() {
-            let folder = run_folder(&self.options.dir, &self.jobs[i].held.id);
+            let folder = self.places.run_folder(&self.jobs[i].held.id);
             let job = &mut self.jobs[i];
             let steps = folder.and_then(|dir| last_steps(&dir.join("progress.csv")));
             if let Some(steps) = steps.filter(|&steps| steps != job.steps()) {
@@ -334,12 +379,12 @@ impl Driver<'_> {
             .map(|job| Running {
                 label: self.runs[job.index].label(),
                 steps: job.steps(),
-                of: self.runs[job.index].steps,
+                of: self.runs[job.index].goal(),
                 steps_per_second: job.steps_per_second(),
             })
             .collect();
         let open = |i: &usize| self.fates[*i].is_none();
-        let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].steps).sum::<u64>()
+        let left: u64 = (0..self.runs.len()).filter(open).map(|i| self.runs[i].goal()).sum::<u64>()
             - running.iter().map(|r| r.steps.min(r.of)).sum::<u64>();
         // a run without a known speed is assumed to have the mean speed of the others or, failing that, the last mean
         let known: Vec<f64> = running.iter().filter_map(|r| r.steps_per_second).collect();
@@ -352,17 +397,13 @@ impl Driver<'_> {
             done: count(|fate| matches!(fate, RunOutcome::Done(_))),
             failed: count(|fate| matches!(fate, RunOutcome::Failed(..))),
             elsewhere: self.elsewhere,
+            queued: 0,
             running,
             eta: (speed > 0.0).then(|| left as f64 / speed),
             stopping: false,
+            note: String::new(),
         }
     }
-}
-
-/// Returns the folder `dir/runs/ALGO-{TASK}/<id>` of run `id` of the sweep in `dir`; `None` if it does not exist.
-pub fn run_folder(dir: &Path, id: &str) -> Option<PathBuf> {
-    let parents = fs::read_dir(dir.join("runs")).ok()?;
-    parents.filter_map(Result::ok).map(|parent| parent.path().join(id)).find(|dir| dir.is_dir())
 }
 
 /// Returns the log of a run, opened and locked; `None` while a child of an earlier driver still has it open.
@@ -378,7 +419,8 @@ fn free_log(folder: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn terminate(child: &Child) {
+/// Sends SIGTERM to a child.
+pub(crate) fn terminate(child: &Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // an error is ignored: the child may have ended by itself in the meantime
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -394,8 +436,13 @@ pub fn die_with_parent() {
     }
 }
 
+/// Whether this process is a run of an engine that may send SIGTERM more than once ([`DriveOptions::patient`]).
+pub(crate) fn is_patient() -> bool {
+    std::env::var_os(CHILD).is_some_and(|value| value == PATIENT)
+}
+
 /// Returns the last two non-empty lines of a log, joined by ` / `.
-fn last_lines(log: &Path) -> String {
+pub(crate) fn last_lines(log: &Path) -> String {
     let text = tail(log, 2000).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(2)..].join(" / ")
@@ -403,14 +450,22 @@ fn last_lines(log: &Path) -> String {
 
 /// Returns `TotalEnvSteps` of the last complete row of a `progress.csv`.
 fn last_steps(progress: &Path) -> Option<u64> {
+    last_row(progress).map(|(steps, _)| steps)
+}
+
+/// Returns the number of environment steps and of finished epochs that the last complete row of a `progress.csv` has.
+pub(crate) fn last_row(progress: &Path) -> Option<(u64, u32)> {
     let mut header = String::new();
     let file = epo_core::open_file(progress, MOST_RECORD_BYTES).ok()?.take(1 << 20);
     io::BufRead::read_line(&mut io::BufReader::new(file), &mut header).ok()?;
-    let column = header.trim_end().split(',').position(|c| c == "TotalEnvSteps")?;
     let text = tail(progress, 8192).ok()?;
     let whole = &text[..=text.rfind('\n')?];
     let row = whole.lines().last()?;
-    row.split(',').nth(column)?.parse::<f64>().ok().map(|steps| steps as u64)
+    let number = |name: &str| {
+        let column = header.trim_end().split(',').position(|c| c == name)?;
+        row.split(',').nth(column)?.parse::<f64>().ok()
+    };
+    Some((number("TotalEnvSteps")? as u64, number("Train/Epoch").map_or(0, |epoch| epoch as u32 + 1)))
 }
 
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
@@ -473,7 +528,9 @@ mod tests {
             algo: "epo".into(),
             seed,
             steps: 500,
+            epochs: 5,
             variant: String::new(),
+            until: None,
         }
     }
 
@@ -481,7 +538,7 @@ mod tests {
         let script = dir.join("fake.sh");
         fs::write(&script, FAKE).unwrap();
         let program = vec!["sh".into(), script.into()];
-        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false }
+        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false, patient: false }
     }
 
     fn lines(path: &Path) -> Vec<String> {

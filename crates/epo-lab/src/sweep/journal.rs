@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::places::{Places, at};
+
 /// A lease of another machine may be taken over if it has not changed for this time.
 const STILL: Duration = Duration::from_secs(120);
 /// Maximum length of a lease, in bytes. A longer file counts as half-written.
@@ -85,6 +87,21 @@ pub struct RunEnd {
     pub seconds: f64,
     /// Exit code or signal of a failed run, and the last lines of its log. Empty for a finished run.
     pub message: String,
+    /// Number of environment steps at which the run was paused ([`PlannedRun::until`](super::PlannedRun::until));
+    /// `None` if it was trained to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
+impl RunEnd {
+    /// Whether the run got as far as `until`, or to its end if that is `None`.
+    pub(super) fn reached(&self, until: Option<u64>) -> bool {
+        match (self.until, until) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(made), Some(wanted)) => made >= wanted,
+        }
+    }
 }
 
 /// State of a run according to the journal.
@@ -101,7 +118,7 @@ pub(super) enum RunState {
 /// The journal of one sweep, as one process uses it.
 #[derive(Debug)]
 pub(super) struct Journal {
-    dir: PathBuf,
+    places: Places,
     me: Process,
     /// By run: the last observed size of `progress.csv` and text of the lease, and since when both are unchanged.
     seen: BTreeMap<String, (String, Instant)>,
@@ -115,26 +132,24 @@ pub(super) struct OwnLease {
     beat: u64,
 }
 
-/// Adds the path of a file to an error. For use with `map_err`.
-fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
-    let path = path.to_owned();
-    move |e| io::Error::new(e.kind(), format!("{}: {e}", path.display()))
-}
-
 impl Journal {
-    pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&dir).map_err(at(&dir))?;
-        Ok(Self { dir, me: Process::of(std::process::id()), seen: BTreeMap::new() })
+    pub(super) fn open(places: Places) -> Self {
+        Self { places, me: Process::of(std::process::id()), seen: BTreeMap::new() }
     }
 
     pub(super) fn folder(&self, id: &str) -> PathBuf {
-        self.dir.join(id)
+        self.places.journal(id)
     }
 
     /// Returns the state of a run. `record` is the path of its `progress.csv`; a growing file shows that the run is
-    /// alive.
-    pub(super) fn standing(&mut self, id: &str, record: Option<&Path>) -> io::Result<RunState> {
-        if let Some(ended) = self.ended(id, "done.json")? {
+    /// alive. A run that was paused before `until` is not done.
+    pub(super) fn standing(
+        &mut self,
+        id: &str,
+        until: Option<u64>,
+        record: Option<&Path>,
+    ) -> io::Result<RunState> {
+        if let Some(ended) = self.ended(id, "done.json")?.filter(|ended| ended.reached(until)) {
             return Ok(RunState::Done(ended));
         }
         if let Some(ended) = self.ended(id, "failed.json")? {
@@ -199,7 +214,12 @@ impl Journal {
 
     /// Takes a free run; returns `None` if another process took it first or it has ended. `number` must be the number
     /// that [`RunState::Free`] gave. A number that is computed anew could take over a lease that was made in between.
-    pub(super) fn acquire(&mut self, id: &str, number: u32) -> io::Result<Option<OwnLease>> {
+    pub(super) fn acquire(
+        &mut self,
+        id: &str,
+        until: Option<u64>,
+        number: u32,
+    ) -> io::Result<Option<OwnLease>> {
         let path = self.lease_path(id, number);
         fs::create_dir_all(self.folder(id)).map_err(at(&path))?;
         match OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -209,7 +229,8 @@ impl Journal {
         let held = OwnLease { id: id.to_owned(), number, beat: 0 };
         self.write_lease(&held, None, false)?;
         // the run may have ended after its state was read and before the lease was made
-        if self.ended(id, "done.json")?.is_some() || self.ended(id, "failed.json")?.is_some() {
+        let done = self.ended(id, "done.json")?.is_some_and(|ended| ended.reached(until));
+        if done || self.ended(id, "failed.json")?.is_some() {
             self.release(&held)?;
             return Ok(None);
         }
@@ -287,7 +308,7 @@ mod tests {
     use super::*;
 
     fn journal(dir: &Path) -> Journal {
-        Journal::open(dir.join("journal")).unwrap()
+        Journal::open(Places::open(dir, 1).unwrap())
     }
 
     /// A process that has already ended.
@@ -302,33 +323,33 @@ mod tests {
     fn a_run_is_held_by_one_and_ends_once() {
         let dir = tempfile::tempdir().unwrap();
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
-        assert_eq!(a.standing("r", None).unwrap(), RunState::Free(1));
-        let held = a.acquire("r", 1).unwrap().unwrap();
-        assert!(b.acquire("r", 1).unwrap().is_none());
-        assert_eq!(b.standing("r", None).unwrap(), RunState::Held);
-        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new() };
+        assert_eq!(a.standing("r", None, None).unwrap(), RunState::Free(1));
+        let held = a.acquire("r", None, 1).unwrap().unwrap();
+        assert!(b.acquire("r", None, 1).unwrap().is_none());
+        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Held);
+        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None };
         a.finish(&held, &ended, false).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), RunState::Done(ended));
-        assert!(b.acquire("r", 2).unwrap().is_none(), "a finished run is not begun again");
-        let failing = a.acquire("f", 1).unwrap().unwrap();
-        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new() };
+        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Done(ended));
+        assert!(b.acquire("r", None, 2).unwrap().is_none(), "a finished run is not begun again");
+        let failing = a.acquire("f", None, 1).unwrap().unwrap();
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
         a.finish(&failing, &ended, true).unwrap();
         b.forgive("f").unwrap();
-        assert_eq!(b.standing("f", None).unwrap(), RunState::Free(2), "though its holder lives");
+        assert_eq!(b.standing("f", None, None).unwrap(), RunState::Free(2), "though its holder lives");
     }
 
     #[test]
     fn a_released_run_is_free_and_a_lost_one_stays_lost() {
         let dir = tempfile::tempdir().unwrap();
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
-        let mut first = a.acquire("r", 1).unwrap().unwrap();
+        let mut first = a.acquire("r", None, 1).unwrap().unwrap();
         a.release(&first).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), RunState::Free(2));
-        b.acquire("r", 2).unwrap().unwrap();
+        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Free(2));
+        b.acquire("r", None, 2).unwrap().unwrap();
         assert!(!a.beat(&mut first, &dead()).unwrap(), "the older number has lost");
-        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new() };
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
         a.finish(&first, &ended, true).unwrap();
-        assert_eq!(b.standing("r", None).unwrap(), RunState::Held, "and cannot write the end");
+        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Held, "and cannot write the end");
     }
 
     #[test]
@@ -336,17 +357,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut gone = journal(dir.path());
         gone.me = dead();
-        let mut held = gone.acquire("r", 1).unwrap().unwrap();
+        let mut held = gone.acquire("r", None, 1).unwrap().unwrap();
         let mut other = journal(dir.path());
-        assert_eq!(other.standing("r", None).unwrap(), RunState::Free(2));
+        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Free(2));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         gone.beat(&mut held, &Process::of(child.id())).unwrap();
-        assert_eq!(other.standing("r", None).unwrap(), RunState::Held, "the child still writes");
+        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Held, "the child still writes");
         child.kill().unwrap(); // the child is now a zombie, which counts as dead
         while started(child.id()).is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(other.standing("r", None).unwrap(), RunState::Free(2));
+        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Free(2));
         child.wait().unwrap();
     }
 
@@ -355,18 +376,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut far = journal(dir.path());
         far.me.boot = "other machine".into();
-        let mut held = far.acquire("r", 1).unwrap().unwrap();
+        let mut held = far.acquire("r", None, 1).unwrap().unwrap();
         let mut here = journal(dir.path());
         let age = |j: &mut Journal| {
             let entry = j.seen.get_mut("r").unwrap();
             entry.1 = entry.1.checked_sub(STILL * 2).unwrap();
         };
-        assert_eq!(here.standing("r", None).unwrap(), RunState::Held, "first seen now");
+        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Held, "first seen now");
         age(&mut here);
         far.beat(&mut held, &dead()).unwrap();
-        assert_eq!(here.standing("r", None).unwrap(), RunState::Held, "its heart beats");
+        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Held, "its heart beats");
         age(&mut here);
-        assert_eq!(here.standing("r", None).unwrap(), RunState::Free(2), "still for too long");
+        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Free(2), "still for too long");
     }
 
     #[test]
@@ -377,12 +398,29 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         let mut j = journal(dir.path());
-                        (0..20).filter(|i| j.acquire(&format!("r{i}"), 1).unwrap().is_some()).count()
+                        (0..20).filter(|i| j.acquire(&format!("r{i}"), None, 1).unwrap().is_some()).count()
                     })
                 })
                 .collect();
             threads.into_iter().map(|t| t.join().unwrap()).sum()
         });
         assert_eq!(winners, 20);
+    }
+
+    /// Fails if a pause counts as the end, or if a run that got further is made again.
+    #[test]
+    fn a_paused_run_is_done_for_those_who_asked_for_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = journal(dir.path());
+        let held = a.acquire("r", Some(100), 1).unwrap().unwrap();
+        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: Some(100) };
+        a.finish(&held, &ended, false).unwrap();
+        let mut state = |until| a.standing("r", until, None).unwrap();
+        assert_eq!(
+            (state(Some(50)), state(Some(100))),
+            (RunState::Done(ended.clone()), RunState::Done(ended))
+        );
+        assert_eq!((state(Some(101)), state(None)), (RunState::Free(2), RunState::Free(2)));
+        assert!(a.acquire("r", Some(101), 2).unwrap().is_some());
     }
 }

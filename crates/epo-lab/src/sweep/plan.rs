@@ -9,6 +9,8 @@
 //! run.seed = [0, 1, 2]
 //! [[list]]                     # optional: each entry is combined with the whole grid
 //! train.gamma = 0.995
+//! [slurm]                      # optional: resources of the engine, see `engine::slurm`
+//! time = "4:00:00"
 //! ```
 //! Runs are ordered by task, then by seed, then by the other settings. So all runs of a task with one seed come before
 //! those with the next seed.
@@ -16,13 +18,14 @@
 use std::collections::BTreeMap;
 
 use epo_report::settings::{Tree, leaves};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use crate::config::{ConfigError, ResolvedRun};
 
 /// One run of a sweep.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Name of the run: algorithm, task, seed and a hash of the given configuration. The same configuration has the
     /// same name in every sweep.
@@ -37,12 +40,30 @@ pub struct PlannedRun {
     pub seed: u64,
     /// Total number of environment steps of the run.
     pub steps: u64,
+    /// Total number of epochs of the run.
+    pub epochs: u32,
     /// Settings that not all runs of the sweep share, such as `pmn linear, smooth softplus`. Task, algorithm and seed
     /// are left out because the name has them.
     pub variant: String,
+    /// Number of environment steps after which the run is paused; `None` trains it to its end. It is not part of the
+    /// configuration or of the name: a run that is paused and continued has the bytes of one that was not.
+    pub until: Option<u64>,
 }
 
 impl PlannedRun {
+    /// Checks a configuration (TOML, as for `epo train --config`) and returns its run.
+    ///
+    /// # Errors
+    /// If the configuration has a mistake. The message names it.
+    pub fn from_config(config: &Table) -> Result<Self, String> {
+        planned(config).map(|(run, _)| run)
+    }
+
+    /// Number of environment steps that an engine has to make for this plan: `until`, or all.
+    pub fn goal(&self) -> u64 {
+        self.until.map_or(self.steps, |until| until.min(self.steps))
+    }
+
     /// Returns the name of the run, followed by its variant in parentheses if it has one.
     pub fn label(&self) -> String {
         if self.variant.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.variant) }
@@ -66,6 +87,7 @@ pub struct SweepFile {
     base: Vec<(String, Value)>,
     grid: Vec<(String, Vec<Value>)>,
     list: Vec<Vec<(String, Value)>>,
+    engines: Table,
 }
 
 impl SweepFile {
@@ -97,7 +119,10 @@ impl SweepFile {
                         file.list.push(owned_leaves(entry).collect());
                     }
                 }
-                ("base" | "grid", _) => return Err(one(format!("`{key}` must be a table: write [{key}]"))),
+                ("slurm" | "ray", Value::Table(_)) => drop(file.engines.insert(key.clone(), value.clone())),
+                ("base" | "grid" | "slurm" | "ray", _) => {
+                    return Err(one(format!("`{key}` must be a table: write [{key}]")));
+                }
                 ("list", _) => return Err(one("`list` must be tables: write [[list]]".into())),
                 _ => return Err(one(unknown_key(key))),
             }
@@ -106,6 +131,11 @@ impl SweepFile {
             return Err(one("the sweep file asks for nothing: write what to run in [grid]".into()));
         }
         Ok(file)
+    }
+
+    /// Returns the table of an engine, such as `[slurm]`; empty if the file has none.
+    pub fn engine(&self, name: &str) -> Table {
+        self.engines.get(name).and_then(Value::as_table).cloned().unwrap_or_default()
     }
 
     /// Sets a value for every run. It replaces all values that the file has for this key.
@@ -200,13 +230,17 @@ fn planned(config: &Table) -> Result<(PlannedRun, String), String> {
     let whole = run.to_toml();
     let resolved: Table = whole.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let text = as_in(config, &resolved).to_string();
+    let epochs = run.epochs_after(0, 0);
     let run = run.run;
     epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
     let (task, algo, seed, steps) = (run.task, run.algo, run.seed, run.steps);
-    Ok((PlannedRun { id, config: text, task, algo, seed, steps, variant: String::new() }, whole))
+    Ok((
+        PlannedRun { id, config: text, task, algo, seed, steps, epochs, variant: String::new(), until: None },
+        whole,
+    ))
 }
 
 /// Sets the variant of each run: the settings that not all runs share, without task, algorithm and seed.
@@ -244,7 +278,7 @@ fn as_in(given: &Table, resolved: &Table) -> Table {
 }
 
 fn unknown_key(key: &str) -> String {
-    let near = ["base", "grid", "list"]
+    let near = ["base", "grid", "list", "slurm", "ray"]
         .into_iter()
         .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
     format!("there is no `{key}` in a sweep file; did you mean `{}`?", near.unwrap_or("grid"))

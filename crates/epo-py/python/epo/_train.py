@@ -203,12 +203,46 @@ def check_env(
     return _epo.check(lambda: Adapter(env, cost_fn, max_steps))
 
 
-def sweep(file: Any, *, out: Any = None, jobs: int | None = None) -> dict[str, Any]:
-    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``."""
-    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet"]
-    command += [] if out is None else ["--out", os.fspath(out)]
-    command += [] if jobs is None else ["--jobs", str(jobs)]
-    done = subprocess.run(command, capture_output=True, text=True)
+def sweep(
+    file: Any,
+    *,
+    out: Any = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    storage: str | None = None,
+    cpus: int | None = None,
+    retries: int | None = None,
+    options: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``.
+
+    Parameters
+    ----------
+    file
+        Path of the sweep file.
+    out
+        Folder of the sweep. Default: ``runs/`` followed by the name of the file.
+    jobs
+        Number of runs at the same time. Default: one per core here; no limit on a cluster.
+    engine
+        ``"local"``, ``"slurm"`` or ``"ray"``. Ray connects to ``RAY_ADDRESS``. Default: ``"local"``.
+    storage
+        With Ray: path or URL (anything that ``fsspec`` opens) through which run folders travel. Default: none; the
+        nodes share the folder of the sweep.
+    cpus
+        On a cluster: number of cores of a run. Default: 1.
+    retries
+        On a cluster: number of times that a run is started again after the loss of its node. Default: 20.
+    options
+        Further arguments of the command, such as ``["--partition", "big"]``.
+
+    The same call continues a sweep that was interrupted.
+    """
+    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet", "--on", engine]
+    given = {"--out": out, "--jobs": jobs, "--storage": storage, "--cpus": cpus, "--retries": retries}
+    for option, value in given.items():
+        command += [] if value is None else [option, os.fspath(value) if option == "--out" else str(value)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
     if not done.stdout.strip():
         text = done.stderr.strip().removeprefix("error: ")
         raise (ConfigError if done.returncode == 2 else EpoError)(text)
