@@ -5,7 +5,7 @@
 //! ```
 //! A [`Batch`] comes from [`Estimator::estimate`] only, so an update never sees samples without advantages.
 
-use epo_core::{Outcome, Step};
+use epo_core::{Outcome, Step, WireError, WireReader, WireWriter};
 use epo_nn::{Mlp, Workspace};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,40 @@ impl Lane<'_> {
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
+    }
+
+    /// Appends all steps of the lane to a message. [`Lane::read`] fills the lane of another process with them.
+    pub fn write(&self, message: &mut WireWriter) {
+        message.f32s(self.obs);
+        message.f32s(self.action);
+        message.f64s(self.logp);
+        message.f64s(self.reward);
+        message.f64s(self.cost);
+        message.bytes(&self.outcome.iter().map(|outcome| *outcome as u8).collect::<Vec<_>>());
+        message.f32s(self.end_obs);
+    }
+
+    /// Fills the lane with the steps that [`Lane::write`] appended to a message.
+    ///
+    /// # Errors
+    /// If the message has other lengths than this lane, or is no message of a lane.
+    pub fn read(&mut self, message: &mut WireReader<'_>) -> Result<(), WireError> {
+        message.f32s(self.obs)?;
+        message.f32s(self.action)?;
+        message.f64s(self.logp)?;
+        message.f64s(self.reward)?;
+        message.f64s(self.cost)?;
+        let outcomes = message.bytes()?;
+        if outcomes.len() != self.outcome.len() {
+            return Err(WireError);
+        }
+        for (outcome, byte) in self.outcome.iter_mut().zip(outcomes) {
+            let all = [Outcome::Running, Outcome::Terminated, Outcome::Truncated];
+            *outcome = all.into_iter().find(|known| *known as u8 == *byte).ok_or(WireError)?;
+        }
+        message.f32_vec(self.end_obs)?;
+        self.t = self.logp.len();
+        Ok(())
     }
 }
 
@@ -428,6 +462,38 @@ mod tests {
         }
         assert_eq!(lane.remaining(), 0);
         rollout
+    }
+
+    /// Fails if a field of a step is left out of a message, or is read into another field.
+    #[test]
+    fn a_lane_that_another_process_filled_is_the_same_lane() {
+        let rows = [
+            (1.0, 2.0, 3.0, Running, None),
+            (4.0, 5.0, 6.0, Terminated, Some(7.0)),
+            (8.0, 9.0, 10.0, Truncated, Some(11.0)),
+        ];
+        let mut sent = Rollout::new(1, 3, 1, 1);
+        let mut lane = sent.lanes().remove(0);
+        for (i, (obs, reward, cost, outcome, end)) in rows.into_iter().enumerate() {
+            lane.push(&[obs], &[-obs], -(i as f64), Step { reward, cost, outcome });
+            end.into_iter().for_each(|end| lane.end(&[end]));
+        }
+        let mut message = WireWriter::default();
+        lane.write(&mut message);
+        let bytes = message.finish();
+
+        let mut got = Rollout::new(1, 3, 1, 1);
+        let mut lane = got.lanes().remove(0);
+        let mut reader = WireReader::new(&bytes);
+        lane.read(&mut reader).unwrap();
+        assert_eq!((lane.remaining(), reader.end()), (0, Ok(())));
+        assert_eq!((got.obs, got.action), (sent.obs, sent.action));
+        assert_eq!((got.logp, got.reward, got.cost), (sent.logp, sent.reward, sent.cost));
+        assert_eq!((got.outcome, got.end_obs), (sent.outcome, sent.end_obs));
+        for steps in [2, 4] {
+            let mut other = Rollout::new(1, steps, 1, 1);
+            assert_eq!(other.lanes()[0].read(&mut WireReader::new(&bytes)), Err(WireError), "{steps} steps");
+        }
     }
 
     #[test]

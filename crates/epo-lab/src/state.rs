@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 
 use epo_algos::{Agent, Algorithm, SignalScales};
-use epo_core::Slot;
 use epo_nn::{Moments, Normalizer};
 use epo_tasks::Physics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 
+use crate::LabError;
+use crate::checkpoint::sha256;
 use crate::collect::{Collector, Worker};
 use crate::episodes::{Episode, EpisodeWindow};
 use crate::record::Marks;
@@ -77,9 +78,9 @@ pub(crate) struct Tensors {
 /// Returns the files of a checkpoint by name. `marks` has the current lengths of the files of the record.
 pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let Trainer { run, agent, algorithm, collector, episodes, epoch, steps, .. } = trainer;
-    let Collector { pool, workers, normalizer, .. } = collector;
-    let env = |(worker, slot): (&Worker, &Slot)| EnvState {
-        episode: slot.episode(),
+    let Collector { workers, normalizer, .. } = collector;
+    let env = |worker: &Worker| EnvState {
+        episode: worker.episode,
         stream: worker.stream.position(),
         running: worker.running,
     };
@@ -90,7 +91,7 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
         epoch: *epoch,
         steps: *steps,
         episodes: episodes.clone(),
-        envs: workers.iter().zip(pool.slots()).map(env).collect(),
+        envs: workers.iter().map(env).collect(),
         marks,
         adam: agent.counters(),
         scales: agent.scales,
@@ -100,6 +101,12 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
     let state = serde_json::to_vec_pretty(&state).map_err(|e| e.to_string())?;
     let tensors = tensor_bytes(agent, normalizer.moments(), workers).map_err(|e| e.to_string())?;
     Ok([(STATE.to_owned(), state), (TENSORS.to_owned(), tensors)].into())
+}
+
+/// Returns a hash of everything that the next epoch depends on. The ranks of a run compare it.
+pub(crate) fn hash(trainer: &Trainer<'_>) -> Result<String, LabError> {
+    let files = to_files(trainer, Marks::default()).map_err(|why| LabError::run(&trainer.dir, why))?;
+    Ok(files.values().map(|bytes| sha256(bytes)).collect())
 }
 
 fn tensor_bytes(
