@@ -162,7 +162,7 @@ fn dangerous_task_names_are_made_safe() {
     let said = text(&got.stdout) + &text(&got.stderr);
     assert!(!said.contains('\u{1b}') && !said.contains("<script"), "{said}");
     let page = fs::read_to_string(dir.path().join("out/index.html")).unwrap();
-    assert_eq!(page.matches("<script").count(), 1, "only the script of the page itself");
+    assert_eq!(page.matches("<script").count(), 2, "only the two scripts of the page itself");
     let csv = fs::read_to_string(dir.path().join("out/tables/table1-final.csv")).unwrap();
     assert!(csv.contains("\n'=1+1,"), "{csv}");
 }
@@ -327,7 +327,7 @@ fn files_without_permission_are_named_and_the_rest_is_reported() {
     mode("out", 0o555);
     fs::write(dir.path().join("s.toml"), "[grid]\nrun.seed = [0]\n").unwrap();
     let unwritable = ["report runs --out out/other", "sweep s.toml --out out/sweep", "train --runs out/runs"];
-    for (args, names) in unwritable.into_iter().zip(["out/other/", "out/sweep/journal", "out/runs/"]) {
+    for (args, names) in unwritable.into_iter().zip(["out/other/", "out/sweep", "out/runs/"]) {
         let got = epo(&args.split(' ').collect::<Vec<_>>());
         let said = text(&got.stderr);
         assert_eq!(got.status.code(), Some(74), "{args}: {said}");

@@ -307,13 +307,18 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
         status::print(plan, &mut *engine, how.json, how.engine.watch)?;
         return Ok(None);
     }
-    epo_lab::sweep::write_plan(&plan.dir, &plan.runs)?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
-    let outcomes = engine.execute(plan, &stop, &mut |overview| screen.show(overview));
+    let mut written = None;
+    let outcomes = engine.execute(plan, &stop, &mut |overview| {
+        // not earlier: an engine that refuses leaves no folder behind
+        written.get_or_insert_with(|| epo_lab::sweep::write_plan(&plan.dir, &plan.runs));
+        screen.show(overview);
+    });
     screen.clear();
     let out = &plan.dir;
     let outcomes = outcomes.with_context(|| format!("the sweep in {} cannot continue", out.display()))?;
+    written.transpose()?;
     let places = Places::find(out).context("the sweep cannot be read")?;
     let rows: Vec<RunEntry> =
         plan.runs.iter().zip(outcomes).map(|(run, outcome)| RunEntry::new(run, outcome, &places)).collect();

@@ -22,8 +22,15 @@ pub fn write_plan(dir: &Path, runs: &[PlannedRun]) -> Result<(), LabError> {
     }
     let groups: Vec<_> =
         groups.iter().map(|((task, algo), runs)| json!({"task": task, "algo": algo, "runs": runs})).collect();
-    let plan = json!({"planned": runs.len(), "groups": groups});
-    write_whole(&dir.join("plan.json"), format!("{plan:#}\n").as_bytes())
+    let plan = format!("{:#}\n", json!({"planned": runs.len(), "groups": groups}));
+    let path = dir.join("plan.json");
+    if fs::read(&path).is_ok_and(|found| found == plan.as_bytes()) {
+        return Ok(());
+    }
+    // several drivers may write it at once, so each has a temporary file of its own
+    let own = dir.join(format!("plan-{}.json", std::process::id()));
+    write_whole(&own, plan.as_bytes())?;
+    fs::rename(&own, &path).map_err(LabError::io("write", &path))
 }
 
 #[cfg(test)]
