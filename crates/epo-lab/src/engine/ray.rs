@@ -10,7 +10,7 @@
 //! ```
 //! Without a storage the nodes share the folder of the sweep. With a storage, run folders travel through it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -117,7 +117,7 @@ pub struct Ray {
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Event {
     Ready { nodes: usize, cpus: f64 },
-    Progress { runs: HashMap<String, (String, u64)>, running: Vec<String> },
+    Progress { runs: BTreeMap<String, (String, u64)>, running: Vec<String> },
     Ended { task: usize },
     Warning { message: String },
     Error { kind: String, message: String },
@@ -277,7 +277,7 @@ struct Board {
 }
 
 impl Board {
-    fn tell(&mut self, runs: HashMap<String, (String, u64)>, running: Vec<String>) {
+    fn tell(&mut self, runs: BTreeMap<String, (String, u64)>, running: Vec<String>) {
         for (id, (_, steps)) in runs {
             let now = (steps, Instant::now());
             self.begun.entry(id.clone()).or_insert(now);

@@ -12,7 +12,7 @@
 //! A run that has to stop (time limit, preemption, node drained) saves, ends with exit code 75, and its task is put back
 //! into the queue by the script. A task that vanishes without finishing its runs is submitted again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -397,7 +397,7 @@ exit "$code"
     }
 
     fn cancel_lines(lines: &[QueueLine]) -> Result<(), EngineError> {
-        let arrays: HashSet<&str> =
+        let arrays: BTreeSet<&str> =
             lines.iter().map(|line| line.id.split('_').next().unwrap_or(&line.id)).collect();
         if arrays.is_empty() {
             return Ok(());
@@ -449,7 +449,7 @@ impl Engine for Slurm {
         let mut watch = Watch {
             absent: HashMap::new(),
             idle: HashMap::new(),
-            given_up: HashMap::new(),
+            given_up: BTreeMap::new(),
             speed: HashMap::new(),
         };
         let mut submissions: Vec<Submission> = Vec::new();
@@ -547,7 +547,7 @@ struct Watch {
     /// Steps of a run when its last task vanished, and the number of tasks since then that made no step.
     idle: HashMap<usize, (u64, u32)>,
     /// Runs that are not submitted again.
-    given_up: HashMap<usize, RunEnd>,
+    given_up: BTreeMap<usize, RunEnd>,
     /// First and newest number of steps of a running run, each with its time.
     speed: HashMap<usize, [(u64, Instant); 2]>,
 }

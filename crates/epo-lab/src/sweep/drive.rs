@@ -216,7 +216,7 @@ impl Driver<'_> {
                 observe(&Overview { stopping: asked, ..self.overview() });
             }
             let open = |i: &usize| self.fates[*i].is_none() && !self.put_off.contains(i);
-            let finished = self.jobs.is_empty() && (asked || !self.open.iter().any(|i| open(i)));
+            let finished = self.jobs.is_empty() && (asked || !self.open.iter().any(open));
             if finished {
                 return Ok(());
             }
