@@ -5,7 +5,7 @@
 //! ```
 //! A [`Batch`] comes from [`Estimator::estimate`] only, so an update never sees samples without advantages.
 
-use epo_core::{Outcome, Step};
+use epo_core::{Outcome, Step, WireError, WireReader, WireWriter};
 use epo_nn::{Mlp, Workspace};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,29 @@ impl Rollout {
         self.logp.is_empty()
     }
 
+    /// The mean square of `G_t = γ G_{t−1} + x_t`, the discounted sums of a signal over the past of each episode. Sums
+    /// begin anew with the rollout.
+    fn mean_square(&self, signal: &[f64], gamma: f64) -> f64 {
+        let mut total = 0.0;
+        for (signal, outcome) in signal.chunks(self.n_steps).zip(self.outcome.chunks(self.n_steps)) {
+            let mut sum = 0.0;
+            for (x, outcome) in signal.iter().zip(outcome) {
+                sum = gamma * sum + x;
+                total += sum * sum;
+                if outcome.is_done() {
+                    sum = 0.0;
+                }
+            }
+        }
+        total / self.len().max(1) as f64
+    }
+
+    /// Standard deviation of the cost of a step.
+    pub fn step_cost_std(&self) -> f64 {
+        let m = mean(&self.cost);
+        mean_of(self.cost.iter().map(|c| (c - m) * (c - m)), self.len()).sqrt()
+    }
+
     /// The parts of the environments, emptied, to be filled in parallel.
     pub fn lanes(&mut self) -> Vec<Lane<'_>> {
         let (t, o, a) = (self.n_steps, self.obs_len, self.act_len);
@@ -140,6 +163,40 @@ impl Lane<'_> {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
     }
+
+    /// Appends all steps of the lane to a message. [`Lane::read`] fills the lane of another process with them.
+    pub fn write(&self, message: &mut WireWriter) {
+        message.f32s(self.obs);
+        message.f32s(self.action);
+        message.f64s(self.logp);
+        message.f64s(self.reward);
+        message.f64s(self.cost);
+        message.bytes(&self.outcome.iter().map(|outcome| *outcome as u8).collect::<Vec<_>>());
+        message.f32s(self.end_obs);
+    }
+
+    /// Fills the lane with the steps that [`Lane::write`] appended to a message.
+    ///
+    /// # Errors
+    /// If the message has other lengths than this lane, or is no message of a lane.
+    pub fn read(&mut self, message: &mut WireReader<'_>) -> Result<(), WireError> {
+        message.f32s(self.obs)?;
+        message.f32s(self.action)?;
+        message.f64s(self.logp)?;
+        message.f64s(self.reward)?;
+        message.f64s(self.cost)?;
+        let outcomes = message.bytes()?;
+        if outcomes.len() != self.outcome.len() {
+            return Err(WireError);
+        }
+        for (outcome, byte) in self.outcome.iter_mut().zip(outcomes) {
+            let all = [Outcome::Running, Outcome::Terminated, Outcome::Truncated];
+            *outcome = all.into_iter().find(|known| *known as u8 == *byte).ok_or(WireError)?;
+        }
+        message.f32_vec(self.end_obs)?;
+        self.t = self.logp.len();
+        Ok(())
+    }
 }
 
 epo_core::parameters! {
@@ -180,6 +237,8 @@ pub struct Estimate {
     pub value: Vec<f64>,
     /// Target that the critic is trained towards.
     pub target: Vec<f64>,
+    /// Unit of the network's output: value = unit × output.
+    pub unit: f64,
     next_value: Vec<f64>,
     out: Vec<f32>,
     ws: Option<Workspace>,
@@ -241,10 +300,15 @@ impl Estimator {
     pub fn estimate<'a>(
         &'a mut self,
         rollout: &'a Rollout,
-        agent: &Agent,
+        agent: &mut Agent,
         discount: &Discount,
     ) -> Result<Batch<'a>, UpdateError> {
         let Self { adv_r, adv_c, reward, costs, excess } = self;
+        agent.rescale(
+            rollout.mean_square(&rollout.reward, discount.gamma),
+            rollout.mean_square(&rollout.cost, discount.gamma_c),
+        );
+        let units = agent.units();
         costs.resize_with(agent.cost_kinds.len(), Estimate::default);
         adv_c.resize_with(agent.cost_kinds.len(), Vec::new);
 
@@ -253,7 +317,10 @@ impl Estimator {
         for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
             jobs.push((&critic.net, estimate, *kind == CostCritic::Root));
         }
-        jobs.into_par_iter().for_each(|(net, estimate, root)| estimate.evaluate(net, rollout, root));
+        jobs.into_par_iter().zip(units).for_each(|((net, estimate, root), unit)| {
+            estimate.unit = unit;
+            estimate.evaluate(net, rollout, root);
+        });
 
         // advantages and targets
         reward.advantages(rollout, &rollout.reward, discount.gamma, discount.lambda, adv_r);
@@ -288,7 +355,8 @@ impl Estimator {
 impl Estimate {
     /// Fills `value` and `next_value`. With `root`, the value is `|u|` of the output `u`.
     fn evaluate(&mut self, net: &Mlp, rollout: &Rollout, root: bool) {
-        let read = |v: f32| if root { f64::from(v).abs() } else { f64::from(v) };
+        let unit = self.unit;
+        let read = |v: f32| unit * if root { f64::from(v).abs() } else { f64::from(v) };
         let n = rollout.len();
         let ws = self.ws.get_or_insert_with(|| net.workspace(256));
         self.out.resize(n, 0.0);
@@ -351,10 +419,16 @@ pub(crate) fn mean(x: &[f64]) -> f64 {
     x.iter().sum::<f64>() / x.len().max(1) as f64
 }
 
+fn mean_of(x: impl Iterator<Item = f64>, n: usize) -> f64 {
+    x.sum::<f64>() / n.max(1) as f64
+}
+
+/// Subtracts the mean and divides by the standard deviation. Numbers that differ by rounding only become 0.
 fn standardise(x: &mut [f64]) {
     let m = mean(x);
-    let var = x.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / x.len().max(1) as f64;
-    let scale = 1.0 / (var.sqrt() + 1e-8);
+    let (var, square) =
+        (mean_of(x.iter().map(|v| (v - m) * (v - m)), x.len()), mean_of(x.iter().map(|v| v * v), x.len()));
+    let scale = if var > 1e-24 * square { 1.0 / var.sqrt() } else { 0.0 };
     x.iter_mut().for_each(|v| *v = (*v - m) * scale);
 }
 
@@ -371,6 +445,7 @@ mod tests {
         for (critic, params) in agent.critics_c.iter_mut().zip(costs) {
             critic.net.set_params(params);
         }
+        agent.scales = None;
         agent
     }
 
@@ -389,6 +464,38 @@ mod tests {
         rollout
     }
 
+    /// Fails if a field of a step is left out of a message, or is read into another field.
+    #[test]
+    fn a_lane_that_another_process_filled_is_the_same_lane() {
+        let rows = [
+            (1.0, 2.0, 3.0, Running, None),
+            (4.0, 5.0, 6.0, Terminated, Some(7.0)),
+            (8.0, 9.0, 10.0, Truncated, Some(11.0)),
+        ];
+        let mut sent = Rollout::new(1, 3, 1, 1);
+        let mut lane = sent.lanes().remove(0);
+        for (i, (obs, reward, cost, outcome, end)) in rows.into_iter().enumerate() {
+            lane.push(&[obs], &[-obs], -(i as f64), Step { reward, cost, outcome });
+            end.into_iter().for_each(|end| lane.end(&[end]));
+        }
+        let mut message = WireWriter::default();
+        lane.write(&mut message);
+        let bytes = message.finish();
+
+        let mut got = Rollout::new(1, 3, 1, 1);
+        let mut lane = got.lanes().remove(0);
+        let mut reader = WireReader::new(&bytes);
+        lane.read(&mut reader).unwrap();
+        assert_eq!((lane.remaining(), reader.end()), (0, Ok(())));
+        assert_eq!((got.obs, got.action), (sent.obs, sent.action));
+        assert_eq!((got.logp, got.reward, got.cost), (sent.logp, sent.reward, sent.cost));
+        assert_eq!((got.outcome, got.end_obs), (sent.outcome, sent.end_obs));
+        for steps in [2, 4] {
+            let mut other = Rollout::new(1, steps, 1, 1);
+            assert_eq!(other.lanes()[0].read(&mut WireReader::new(&bytes)), Err(WireError), "{steps} steps");
+        }
+    }
+
     #[test]
     fn episodes_bootstrap_from_their_true_final_observation() {
         // V(x) = x, γ = ½, λ = 0: target = r + ½ next.  The third step terminates: its next state has the value 0
@@ -400,7 +507,7 @@ mod tests {
         ];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
-        let batch = estimator.estimate(&rollout, &agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
+        let batch = estimator.estimate(&rollout, &mut agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
         assert_eq!(batch.reward.target, [11.0, 14.0, 1.0, 26.0]);
         assert_eq!(batch.adv_mean, (1.0 - 6.0 - 29.0 - 14.0) / 4.0);
         let (m, v) = (mean(batch.adv_r), mean(&batch.adv_r.iter().map(|a| a * a).collect::<Vec<_>>()));
@@ -417,8 +524,8 @@ mod tests {
         let kinds = [CostCritic::Value, CostCritic::Variance, CostCritic::Root];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         // u = −2: the root is |u|
-        let agent = agent(&kinds, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
-        let batch = estimator.estimate(&rollout, &agent, &discount).unwrap();
+        let mut agent = agent(&kinds, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
+        let batch = estimator.estimate(&rollout, &mut agent, &discount).unwrap();
         assert_eq!(batch.costs[0].target, [1.75, 1.0]);
         assert_eq!(batch.adv_c[0], [0.375, -0.375]);
         assert_eq!(batch.costs[1].target, [0.421_875, 0.0]);
@@ -432,7 +539,8 @@ mod tests {
         let rollout =
             rollout(&[(0.0, 2.0, 0.0, Terminated, Some(0.0)), (0.0, 2.0, 0.0, Terminated, Some(0.0))]);
         let mut estimator = Estimator::default();
-        let batch = estimator.estimate(&rollout, &agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
+        let batch =
+            estimator.estimate(&rollout, &mut agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
         assert_eq!(batch.adv_r, [0.0, 0.0]);
     }
 
@@ -441,8 +549,8 @@ mod tests {
         let rollout =
             rollout(&[(0.0, 1.0, 0.0, Terminated, Some(0.0)), (0.0, f64::NAN, 0.0, Terminated, Some(0.0))]);
         let mut estimator = Estimator::default();
-        let agent = agent(&[], [0.0, 0.0], &[]);
-        let error = estimator.estimate(&rollout, &agent, &Discount::default()).unwrap_err();
+        let mut agent = agent(&[], [0.0, 0.0], &[]);
+        let error = estimator.estimate(&rollout, &mut agent, &Discount::default()).unwrap_err();
         assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
     }
 
@@ -464,10 +572,10 @@ mod tests {
         cut.set_steps(3);
         fill(&mut cut);
         fill(&mut made);
-        let agent = agent(&[CostCritic::Value], [0.5, 0.1], &[[0.2, 0.3]]);
+        let mut agent = agent(&[CostCritic::Value], [0.5, 0.1], &[[0.2, 0.3]]);
         let (mut a, mut b) = (Estimator::default(), Estimator::default());
-        let a = a.estimate(&cut, &agent, &Discount::default()).unwrap();
-        let b = b.estimate(&made, &agent, &Discount::default()).unwrap();
+        let a = a.estimate(&cut, &mut agent, &Discount::default()).unwrap();
+        let b = b.estimate(&made, &mut agent, &Discount::default()).unwrap();
         assert_eq!((cut.len(), &cut.obs, &cut.reward), (6, &made.obs, &made.reward));
         assert_eq!((a.adv_r, a.adv_c, &a.reward.target), (b.adv_r, b.adv_c, &b.reward.target));
     }

@@ -8,6 +8,7 @@
 //! - [`TaskFamily`]: navigation or velocity. The family selects the presets of a configuration.
 //! - [`Parameter`]: key and documentation of a parameter. [`parameters!`] declares them together with the default.
 //! - [`open_file`], [`read_text`]: read regular files of a bounded size, and refuse everything else.
+//! - [`WireWriter`], [`WireReader`]: numbers as bytes, for messages between the processes of one run.
 //! - [`Metric`]: column name, unit and meaning of a recorded quantity.
 
 mod check;
@@ -19,6 +20,7 @@ mod metric;
 mod parameter;
 mod pool;
 mod stream;
+mod wire;
 
 pub use check::{Problem, Replay, check_env};
 pub use cost::CostReading;
@@ -29,3 +31,4 @@ pub use metric::Metric;
 pub use parameter::Parameter;
 pub use pool::{EnvFailure, EnvPool, Slot, episode_seed};
 pub use stream::{Purpose, Stream};
+pub use wire::{WireError, WireReader, WireWriter};

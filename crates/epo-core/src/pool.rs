@@ -43,7 +43,7 @@ impl std::fmt::Debug for Slot {
 pub struct EnvFailure {
     /// Task id.
     pub task: String,
-    /// Index of the environment in the pool.
+    /// Index of the environment.
     pub env: u32,
     /// Seed of the episode.
     pub seed: u64,
@@ -54,7 +54,7 @@ pub struct EnvFailure {
 }
 
 impl Slot {
-    /// Index of the environment in the pool.
+    /// Index of the environment: its place in the pool, unless the pool is [numbered](EnvPool::numbered) otherwise.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -136,16 +136,28 @@ impl EnvPool {
         run_seed: u64,
         purpose: Purpose,
     ) -> Result<Self, EnvError> {
+        Self::numbered(envs, 0, threads, run_seed, purpose)
+    }
+
+    /// Does the same as [`new`](Self::new) for environments with the indices `first`, `first` + 1, …: a part of the
+    /// environments of a run. The index decides the seeds of the episodes.
+    pub fn numbered(
+        envs: Vec<Box<dyn Env>>,
+        first: u32,
+        threads: usize,
+        run_seed: u64,
+        purpose: Purpose,
+    ) -> Result<Self, EnvError> {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
             .thread_name(|i| format!("env-{i}"))
             .build()
             .map_err(|e| EnvError::Other(format!("threads could not be started: {e}")))?;
-        let slot = |(index, env): (usize, Box<dyn Env>)| {
+        let slot = |(index, env): (u32, Box<dyn Env>)| {
             let n = env.spec().obs_len;
             Slot {
                 env,
-                index: index as u32,
+                index,
                 run_seed,
                 purpose,
                 episode: 0,
@@ -156,7 +168,7 @@ impl EnvPool {
                 failure: None,
             }
         };
-        Ok(Self { slots: envs.into_iter().enumerate().map(slot).collect(), threads })
+        Ok(Self { slots: (first..).zip(envs).map(slot).collect(), threads })
     }
 
     /// The environments, sorted by index.
@@ -175,7 +187,7 @@ impl EnvPool {
         self.run(&mut none, |slot, ()| slot.start(0))
     }
 
-    /// Runs `job` once for every environment: environment `i` gets `work[i]`.
+    /// Runs `job` once for every environment of the pool: the `i`-th one gets `work[i]`.
     ///
     /// If one environment returns an error or panics, the others still finish their jobs. The function then returns
     /// the failure with the smallest index, with task, seed and step. Call [`Slot::start`] on the failed environment

@@ -56,6 +56,11 @@ impl Stream {
         Self { key: [seed as u32, (seed >> 32) as u32], purpose: purpose as u32, index, position }
     }
 
+    /// Returns the same stream after `position` draws of 64 bits.
+    pub const fn moved_to(self, position: u64) -> Self {
+        Self { position, ..self }
+    }
+
     /// Number of 64-bit numbers drawn. Seed, purpose, index and position are the whole state of a stream.
     pub const fn position(&self) -> u64 {
         self.position

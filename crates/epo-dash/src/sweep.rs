@@ -1,12 +1,18 @@
-//! Progress of sweeps, from the journal that `epo sweep` keeps beside its run folders.
+//! Progress of sweeps, from the plan and the journal that `epo sweep` keeps beside its run folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use epo_algos::AlgoConfig;
 use epo_report::printable;
+use serde_json::Value;
+
+use crate::folder::Folder;
 
 /// Maximum number of runs of a sweep that are counted.
 const MOST_RUNS: usize = 20_000;
+/// Maximum number of groups of a plan that are shown.
+const MOST_GROUPS: usize = 200;
 
 /// How far a sweep is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -17,6 +23,19 @@ pub(crate) struct Sweep {
     failed: usize,
     /// Runs that have begun and have not ended.
     open: usize,
+    /// Number of runs of the whole sweep; `None` in sweeps of version 0.3, which have no plan.
+    planned: Option<usize>,
+    /// Parts of the plan.
+    groups: Vec<PlannedGroup>,
+}
+
+/// Runs of a plan with the same task and algorithm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+struct PlannedGroup {
+    task: String,
+    /// Name of the algorithm for figures.
+    label: String,
+    runs: usize,
 }
 
 /// Returns the sweeps whose folder is one of `roots`, the folder above one (`DIR/runs`), or just below one.
@@ -58,7 +77,25 @@ fn count(dir: &Path) -> Option<Sweep> {
             _ => sweep.open += 1,
         }
     }
+    if let Some(plan) = plan(dir) {
+        (sweep.planned, sweep.groups) = plan;
+    }
     Some(sweep)
+}
+
+/// Returns the number of planned runs and the groups of `plan.json`; `None` if there is no such file that can be read.
+fn plan(dir: &Path) -> Option<(Option<usize>, Vec<PlannedGroup>)> {
+    let text = Folder::new(dir, dir).text("plan.json").ok()??;
+    let plan: Value = serde_json::from_str(&text).ok()?;
+    let count = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+    let group = |group: &Value| {
+        let text = |key: &str| Some(printable(group[key].as_str()?).into_owned());
+        let algo = text("algo")?;
+        let label = AlgoConfig::by_name(&algo).map_or(algo, |known| known.info().label.to_owned());
+        Some(PlannedGroup { task: text("task")?, label, runs: count(&group["runs"])? })
+    };
+    let groups = plan["groups"].as_array().into_iter().flatten().take(MOST_GROUPS).filter_map(group);
+    Some((count(&plan["planned"]), groups.collect()))
 }
 
 #[cfg(test)]
@@ -76,7 +113,14 @@ mod tests {
         }
         assert_eq!(find(&[dir.path().to_owned()]), [], "without run folders it is not a sweep");
         fs::create_dir_all(sweep.join("runs")).unwrap();
-        let want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1 };
+        let mut want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1, ..Sweep::default() };
+        assert_eq!(find(std::slice::from_ref(&sweep)), [want.clone()], "a sweep without a plan");
+        let plan = r#"{"planned": 9, "groups": [{"task": "T", "algo": "ppo-lag", "runs": 5}, {"task": "T", "runs": 1},
+            {"task": "T", "algo": "mine", "runs": 4}]}"#;
+        fs::write(sweep.join("plan.json"), plan).unwrap();
+        want.planned = Some(9);
+        let group = |label: &str, runs| PlannedGroup { task: "T".into(), label: label.into(), runs };
+        want.groups = vec![group("PPO-Lag", 5), group("mine", 4)];
         for root in [dir.path().to_owned(), sweep.clone(), sweep.join("runs")] {
             assert_eq!(find(&[root]).first(), Some(&want));
         }

@@ -100,7 +100,7 @@ fn collect_overhead(trainer: &mut Trainer<'_>) -> Result<f64, LabError> {
         let slots = trainer.collector.pool.slots().iter().zip(&trainer.collector.workers);
         let begun: Vec<(u64, Vec<f32>)> = slots.map(|(s, w)| (s.episode(), w.replay.clone())).collect();
         let clock = Instant::now();
-        trainer.collector.collect(&trainer.agent.policy, trainer.run.train.steps_per_epoch)?;
+        trainer.collector.collect(&trainer.agent.policy, trainer.run.train.steps_per_epoch, None)?;
         let collect_s = clock.elapsed().as_secs_f64();
 
         let Collector { pool, workers, rollout, .. } = &mut trainer.collector;
@@ -141,7 +141,7 @@ mod tests {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut once = Trainer::create(dir.path(), run.clone(), &make_env).unwrap();
         let mut twice = Trainer::create(other.path(), run, &make_env).unwrap();
-        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400).unwrap()); // 2100 steps: two episodes end
+        (0..3).for_each(|_| once.collector.collect(&once.agent.policy, 1400, None).unwrap()); // 2100 steps: two episodes end
         let overhead = collect_overhead(&mut twice).unwrap();
         assert!(overhead.is_finite() && overhead > 0.0, "{overhead}");
         for (a, b) in once.collector.pool.slots().iter().zip(twice.collector.pool.slots()) {

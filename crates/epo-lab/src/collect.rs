@@ -4,14 +4,23 @@
 //! and samples actions from its own random stream. The result therefore does not depend on the number of threads. The
 //! normaliser is constant during the collection. Afterwards the observations are merged into it, in the order of the
 //! environments. The critics are evaluated later, on the whole batch. The step loop does not allocate memory.
+//!
+//! If a run has several ranks, each steps its share of the environments and then [exchanges](Exchange) the results. After
+//! that every rank has what one rank alone would have.
+
+use std::ops::Range;
 
 use epo_algos::{Lane, Rollout};
-use epo_core::{ActionSpace, Env, EnvError, EnvPool, EnvSpec, Purpose, Slot, Stream};
+use epo_core::{
+    ActionSpace, Env, EnvError, EnvFailure, EnvPool, EnvSpec, Purpose, Slot, Stream, WireError, WireReader,
+    WireWriter,
+};
 use epo_nn::{Moments, Normalizer, Policy, PolicyWorkspace};
 
 use crate::LabError;
 use crate::config::ResolvedRun;
 use crate::episodes::{Episode, FinishedEpisode};
+use crate::ranks::{Ranks, read_failure, share, write_failure};
 
 /// Makes one environment of a run. It is called once per environment, and again for evaluations.
 pub type MakeEnv<'a> = dyn Fn() -> Result<Box<dyn Env>, LabError> + 'a;
@@ -59,6 +68,8 @@ impl ActionMap {
 /// The state of one environment, without its simulator. A checkpoint contains everything that the next rollout needs.
 #[derive(Debug)]
 pub struct Worker {
+    /// Number of the running episode.
+    pub(crate) episode: u64,
     /// Random stream of the actions.
     pub(crate) stream: Stream,
     /// Return, cost and length of the running episode up to now.
@@ -80,24 +91,39 @@ pub struct Worker {
 /// The environments of a run with their workers, the normaliser and the rollout.
 #[derive(Debug)]
 pub(crate) struct Collector {
+    /// The environments of this rank.
     pub(crate) pool: EnvPool,
+    /// The numbers of the environments of this rank.
+    pub(crate) mine: Range<usize>,
+    /// The workers of all environments of the run.
     pub(crate) workers: Vec<Worker>,
     pub(crate) normalizer: Normalizer,
     pub(crate) rollout: Rollout,
     normalize: bool,
 }
 
+/// The exchange of a rollout between ranks.
+#[derive(Debug)]
+pub(crate) struct Exchange<'a> {
+    pub(crate) ranks: &'a mut dyn Ranks,
+    /// Hash of everything that this rank has before the rollout. All ranks must have the same.
+    pub(crate) state: String,
+    /// Number of epochs done.
+    pub(crate) epoch: u32,
+}
+
 impl Collector {
-    /// Returns a collector for the environments of `pool` and policies of the shape of `policy`. The normaliser has
-    /// seen no observation yet.
-    pub(crate) fn new(pool: EnvPool, policy: &Policy, run: &ResolvedRun) -> Self {
+    /// Returns a collector for the environments of `pool`, which are the environments `mine` of the run, and policies of
+    /// the shape of `policy`. The normaliser has seen no observation yet.
+    pub(crate) fn new(pool: EnvPool, mine: Range<usize>, policy: &Policy, run: &ResolvedRun) -> Self {
         let (seed, train) = (run.run.seed, &run.train);
-        let slots = pool.slots().iter();
-        let workers = slots.map(|slot| Worker::new(seed, slot.index(), slot.env(), policy)).collect();
-        let obs_len = pool.slots()[0].env().spec().obs_len;
+        let spec = pool.slots()[0].env().spec();
+        let workers = (0..train.envs as u32).map(|env| Worker::new(seed, env, spec, policy)).collect();
+        let obs_len = spec.obs_len;
         let steps = train.steps_per_epoch / train.envs;
         let rollout = Rollout::new(train.envs, steps, obs_len, policy.action_len());
-        Self { pool, workers, normalizer: Normalizer::new(obs_len), rollout, normalize: train.normalize_obs }
+        let normalizer = Normalizer::new(obs_len);
+        Self { pool, mine, workers, normalizer, rollout, normalize: train.normalize_obs }
     }
 
     /// Returns the specification of the environments.
@@ -106,15 +132,25 @@ impl Collector {
     }
 
     /// Fills the rollout with `steps` steps of the policy, over all environments, and merges the observations into the
-    /// normaliser.
+    /// normaliser. The environments of other ranks come by the `exchange`.
     ///
     /// Episodes continue from rollout to rollout; no environment is reset at the beginning.
-    pub(crate) fn collect(&mut self, policy: &Policy, steps: usize) -> Result<(), LabError> {
-        let Self { pool, workers, normalizer, rollout, normalize } = self;
+    pub(crate) fn collect(
+        &mut self,
+        policy: &Policy,
+        steps: usize,
+        exchange: Option<Exchange<'_>>,
+    ) -> Result<(), LabError> {
+        let Self { pool, mine, workers, normalizer, rollout, normalize } = self;
         rollout.set_steps(steps / workers.len());
         let frozen = &*normalizer;
-        let mut work: Vec<_> = workers.iter_mut().zip(rollout.lanes()).collect();
-        pool.run(&mut work, |slot, (worker, lane)| worker.fill(slot, policy, frozen, lane))?;
+        let mut lanes = rollout.lanes();
+        let mut work: Vec<_> = workers[mine.clone()].iter_mut().zip(&mut lanes[mine.clone()]).collect();
+        let filled = pool.run(&mut work, |slot, (worker, lane)| worker.fill(slot, policy, frozen, lane));
+        match exchange {
+            None => filled?,
+            Some(exchange) => exchange.run(filled, workers, &mut lanes)?,
+        }
         if *normalize {
             workers.iter().for_each(|worker| normalizer.merge(&worker.seen));
         }
@@ -141,12 +177,61 @@ impl Collector {
     }
 }
 
+impl Exchange<'_> {
+    /// Sends the workers and lanes of this rank to all ranks, and fills those of the other ranks.
+    ///
+    /// # Errors
+    /// If an environment of any rank failed: on every rank the failure with the smallest number of an environment.
+    fn run(
+        self,
+        filled: Result<(), EnvFailure>,
+        workers: &mut [Worker],
+        lanes: &mut [Lane<'_>],
+    ) -> Result<(), LabError> {
+        let Self { ranks, state, epoch } = self;
+        let (envs, count, me) = (workers.len(), ranks.count(), ranks.rank());
+        let mut message = WireWriter::default();
+        message.bytes(state.as_bytes());
+        message.u64(u64::from(filled.is_err()));
+        match &filled {
+            Ok(()) => share(envs, me, count).for_each(|env| {
+                workers[env].write(&mut message);
+                lanes[env].write(&mut message);
+            }),
+            Err(failure) => write_failure(failure, &mut message),
+        }
+        let all = ranks.all_gather(message.finish())?;
+        let mut parts = Vec::with_capacity(all.len());
+        for bytes in &all {
+            let mut part = WireReader::new(bytes);
+            parts.push((part.text()?, part.u64()? != 0, part));
+        }
+        if let Some(rank) = parts.iter().position(|(state, ..)| *state != parts[0].0) {
+            return Err(LabError::RanksDiffer { rank, epoch });
+        }
+        // ranks have their environments in order, so the first failure is that of the smallest number
+        if let Some(rank) = parts.iter().position(|(_, failed, _)| *failed) {
+            return Err(if rank == me { filled.err() } else { None }
+                .map_or_else(|| read_failure(&mut parts[rank].2), Ok)?
+                .into());
+        }
+        for (rank, (_, _, mut part)) in parts.into_iter().enumerate().filter(|(rank, _)| *rank != me) {
+            for env in share(envs, rank, count) {
+                workers[env].read(&mut part)?;
+                lanes[env].read(&mut part)?;
+            }
+            part.end()?;
+        }
+        Ok(())
+    }
+}
+
 impl Worker {
     /// Returns the worker of environment `index` at the start of a run.
-    pub(crate) fn new(seed: u64, index: u32, env: &dyn Env, policy: &Policy) -> Self {
-        let spec = env.spec();
+    pub(crate) fn new(seed: u64, index: u32, spec: &EnvSpec, policy: &Policy) -> Self {
         let map = ActionMap::new(&spec.action);
         Self {
+            episode: 0,
             stream: Stream::new(seed, Purpose::Action, index),
             running: Episode::default(),
             replay: Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()), // grows if an episode is longer
@@ -181,6 +266,7 @@ impl Worker {
             self.running.add(step.reward, step.cost);
             self.replay.extend_from_slice(&self.chosen);
             if step.outcome.is_done() {
+                self.episode = slot.episode();
                 self.finished.push((t, std::mem::take(&mut self.running)));
                 self.replay.clear();
                 normalizer.normalize(slot.final_obs(), &mut self.obs);
@@ -193,9 +279,43 @@ impl Worker {
         Ok(())
     }
 
+    /// Appends the state after a rollout to a message for the other ranks.
+    fn write(&self, message: &mut WireWriter) {
+        message.u64(self.episode);
+        message.u64(self.stream.position());
+        write_episode(&self.running, message);
+        message.f32s(&self.replay);
+        message.u64(self.finished.len() as u64);
+        for (t, episode) in &self.finished {
+            message.u64(*t);
+            write_episode(episode, message);
+        }
+        message.u64(self.seen.count());
+        message.f64s(self.seen.mean());
+        message.f64s(self.seen.m2());
+    }
+
+    /// Takes the state that [`Worker::write`] appended to a message of another rank.
+    fn read(&mut self, message: &mut WireReader<'_>) -> Result<(), WireError> {
+        self.episode = message.u64()?;
+        self.stream = self.stream.clone().moved_to(message.u64()?);
+        self.running = read_episode(message)?;
+        message.f32_vec(&mut self.replay)?;
+        self.finished.clear();
+        for _ in 0..message.u64()? {
+            self.finished.push((message.u64()?, read_episode(message)?));
+        }
+        let count = message.u64()?;
+        let (mut mean, mut m2) = (vec![0.0; self.obs.len()], vec![0.0; self.obs.len()]);
+        message.f64s(&mut mean)?;
+        message.f64s(&mut m2)?;
+        self.seen = Moments::from_parts(count, mean, m2);
+        Ok(())
+    }
+
     /// Restores an environment to its state at the checkpoint: starts the episode and repeats its actions.
-    pub(crate) fn replay(&mut self, slot: &mut Slot, episode: u64) -> Result<(), EnvError> {
-        slot.start(episode)?;
+    pub(crate) fn replay(&mut self, slot: &mut Slot) -> Result<(), EnvError> {
+        slot.start(self.episode)?;
         let actions = std::mem::take(&mut self.replay);
         let result = self.repeat(slot, &actions);
         self.replay = actions;
@@ -210,4 +330,14 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+fn write_episode(episode: &Episode, message: &mut WireWriter) {
+    message.f64(episode.ret);
+    message.f64(episode.cost);
+    message.u64(episode.len);
+}
+
+fn read_episode(message: &mut WireReader<'_>) -> Result<Episode, WireError> {
+    Ok(Episode { ret: message.f64()?, cost: message.f64()?, len: message.u64()? })
 }

@@ -58,6 +58,37 @@ pub enum LabError {
     /// The work was stopped by a signal. Nothing is lost.
     #[error("{0} was interrupted")]
     Interrupted(&'static str),
+    /// Another rank of the run failed.
+    #[error("rank {rank} failed: {why}")]
+    OtherRank {
+        /// Number of the rank.
+        rank: usize,
+        /// Its error.
+        why: String,
+    },
+    /// Another rank of the run cannot be reached. Nothing is lost but the epochs since the last checkpoint.
+    #[error("the other ranks of the run cannot be reached any more: {why}; continue the run with `--resume`")]
+    RankLost {
+        /// The error of the transport.
+        why: String,
+    },
+    /// The ranks of a run do not have the same numbers, so they cannot share a batch.
+    #[error(
+        "rank {rank} has other numbers than rank 0 after epoch {epoch}, so the run was stopped; use the same program, \
+         library and kind of processor on all machines"
+    )]
+    RanksDiffer {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// Number of epochs done.
+        epoch: u32,
+    },
+    /// The ranks of a run have different versions of this program.
+    #[error("{0}; install the same version on all machines")]
+    Version(String),
+    /// A message of another rank does not have the expected form.
+    #[error(transparent)]
+    Message(#[from] epo_core::WireError),
     /// A run folder of that name exists already.
     #[error("there is already a run folder {}: resume it, or choose another name", .0.display())]
     Exists(PathBuf),

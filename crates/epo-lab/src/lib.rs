@@ -20,6 +20,7 @@ pub mod lock;
 pub mod memory;
 pub mod onnx;
 pub mod physics;
+pub mod ranks;
 pub mod record;
 pub mod reference;
 pub mod repro;

@@ -1,6 +1,8 @@
 //! Beginning, resuming and saving a run.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::Path;
 
 use epo_algos::{Agent, Estimator};
@@ -12,10 +14,11 @@ use crate::config::{ConfigError, ResolvedRun, threads};
 use crate::csv::MOST_RECORD_BYTES;
 use crate::episodes::EpisodeWindow;
 use crate::lock::RunLock;
+use crate::ranks::{OneRank, Ranks, Start};
 use crate::record::{EpochRecord, Recorder, ReopenedRecord};
 use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
-use crate::train::Trainer;
-use crate::{LabError, checkpoint, memory, runs};
+use crate::train::{OpenFolder, Trainer};
+use crate::{LabError, checkpoint, memory, ranks, runs};
 
 /// Settings that a resumed run takes instead of those in its configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +37,67 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// If the run needs more memory than there is, an environment fails, or the folder cannot be written or is in use.
     pub fn create(dir: &Path, run: ResolvedRun, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
-        let envs = make_envs(&run, make_env)?;
-        std::fs::create_dir_all(dir).map_err(LabError::io("create", dir))?;
-        Self::begin(dir, run, make_env, envs, RunLock::acquire(dir)?)
+        Self::create_on(Box::new(OneRank), dir, run, make_env)
+    }
+
+    /// Begins a run as rank 0 of `ranks`. The other ranks call [`follow`](crate::ranks::follow).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and if another rank fails. The other ranks then fail too.
+    pub fn create_on(
+        ranks: Box<dyn Ranks + 'a>,
+        dir: &Path,
+        run: ResolvedRun,
+        make_env: &'a MakeEnv<'a>,
+    ) -> Result<Self, LabError> {
+        let create = || {
+            let envs = make_envs(&run, make_env, &*ranks)?;
+            std::fs::create_dir_all(dir).map_err(LabError::io("create", dir))?;
+            Self::begin(dir, run, make_env, envs, RunLock::acquire(dir)?)
+        };
+        let made = create().map(|trainer| (trainer, BTreeMap::new()));
+        Self::lead(ranks, made)
+    }
+
+    /// Sends the run of rank 0 to the other ranks. `made` is the run and the checkpoint that it continues from.
+    fn lead(
+        mut ranks: Box<dyn Ranks + 'a>,
+        made: Result<(Self, BTreeMap<String, Vec<u8>>), LabError>,
+    ) -> Result<Self, LabError> {
+        let (mut trainer, checkpoint) = made.inspect_err(|error| {
+            let _ = ranks::call_off(&mut *ranks, &error.to_string()); // this rank's own error comes first
+        })?;
+        Start { run: trainer.run.clone(), checkpoint }.send(&mut *ranks)?;
+        trainer.ranks = ranks;
+        Ok(trainer)
+    }
+
+    /// Takes part in a run as a rank other than 0.
+    pub(crate) fn join(
+        start: Start,
+        make_env: &'a MakeEnv<'a>,
+        mut ranks: Box<dyn Ranks + 'a>,
+    ) -> Result<Self, LabError> {
+        let join = || {
+            let Start { run, checkpoint } = start;
+            let envs = make_envs(&run, make_env, &*ranks)?;
+            let mut trainer =
+                Self::build(Path::new("(the run folder of rank 0)"), run, make_env, envs, None)?;
+            if checkpoint.is_empty() {
+                trainer.collector.pool.start()?;
+            } else {
+                let dir = trainer.dir.clone();
+                let (state, tensors) = from_files(&checkpoint).map_err(|why| LabError::run(&dir, why))?;
+                trainer.restore(state, &tensors, &dir)?;
+            }
+            Ok(trainer)
+        };
+        let joined: Result<Self, LabError> = join();
+        let agreed = ranks::agree(&mut *ranks, joined.as_ref().err(), false);
+        let mut trainer = joined?;
+        agreed?;
+        trainer.ranks = ranks;
+        Ok(trainer)
     }
 
     /// Begins a run in a folder that this process has locked.
@@ -44,14 +105,14 @@ impl<'a> Trainer<'a> {
         dir: &Path,
         run: ResolvedRun,
         make_env: &'a MakeEnv<'a>,
-        envs: Vec<Box<dyn Env>>,
+        envs: RankEnvs,
         lock: RunLock,
     ) -> Result<Self, LabError> {
         runs::write_config(dir, &run, None)?;
         let checkpoints = dir.join("checkpoint");
         std::fs::create_dir_all(&checkpoints).map_err(LabError::io("create", &checkpoints))?;
         let recorder = Recorder::create(dir, columns(&run)?)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, recorder, lock)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, Some(OpenFolder { recorder, lock }))?;
         trainer.collector.pool.start()?;
         trainer.save()?;
         Ok(trainer)
@@ -68,7 +129,33 @@ impl<'a> Trainer<'a> {
     /// If the folder is no run, is damaged or is in use by another process, if it was changed since the checkpoint and
     /// `options.accept_changes` is false, or if `options` make no sense for it.
     pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
+        Self::resume_on(Box::new(OneRank), dir, options, make_env)
+    }
+
+    /// Continues a run as rank 0 of `ranks`. The other ranks call [`follow`](crate::ranks::follow). The number of ranks
+    /// may differ from that of earlier processes.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume), and if another rank fails. The other ranks then fail too.
+    pub fn resume_on(
+        ranks: Box<dyn Ranks + 'a>,
+        dir: &Path,
+        options: ResumeOptions,
+        make_env: &'a MakeEnv<'a>,
+    ) -> Result<Self, LabError> {
+        let made = Self::reopen(&*ranks, dir, options, make_env);
+        Self::lead(ranks, made)
+    }
+
+    /// Continues a run with the environments of this rank. Returns it with the checkpoint that it continues from.
+    fn reopen(
+        ranks: &dyn Ranks,
+        dir: &Path,
+        options: ResumeOptions,
+        make_env: &'a MakeEnv<'a>,
+    ) -> Result<(Self, BTreeMap<String, Vec<u8>>), LabError> {
         runs::read_config(dir)?; // before anything is written: the folder may be no run
+        runs::refuse_old_penalty(dir)?;
         let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
         let mut run = saved.clone();
@@ -78,10 +165,10 @@ impl<'a> Trainer<'a> {
         let root = dir.join("checkpoint");
         if checkpoint::is_empty(&root)? {
             refuse_record_without_checkpoint(dir)?;
-            let envs = make_envs(&run, make_env)?;
+            let envs = make_envs(&run, make_env, ranks)?;
             let mut trainer = Self::begin(dir, run, make_env, envs, lock)?;
             trainer.notes.push("the run has no checkpoint yet, so it starts from the beginning".to_owned());
-            return Ok(trainer);
+            return Ok((trainer, BTreeMap::new()));
         }
         let loaded = checkpoint::load(&root, fits)?;
         let (state, tensors) = from_files(&loaded.files).map_err(|why| LabError::run(&root, why))?;
@@ -91,15 +178,15 @@ impl<'a> Trainer<'a> {
             return Err(ConfigError::Value { key, got, why }.into());
         }
         check_fits(&run, &state).map_err(|why| LabError::run(&root, why))?;
-        let (recorder, found) = Recorder::reopen(dir, columns(&run)?, state.marks)?;
+        let (mut recorder, found) = Recorder::reopen(dir, columns(&run)?, state.marks)?;
         check_record(&state, &found).map_err(|why| LabError::run(&dir.join("progress.csv"), why))?;
         let now = Covered::of(&saved, recorder.hashes());
         let changed = changes::compare(loaded.covered.as_ref(), &now, &found);
         let decision = changes::decide(dir, loaded.number, changed, (&now, &found), options.accept_changes)?;
         let steps_then = loaded.covered.as_ref().and_then(Covered::steps);
 
-        let envs = make_envs(&run, make_env)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, recorder, lock)?;
+        let envs = make_envs(&run, make_env, ranks)?;
+        let mut trainer = Self::build(dir, run, make_env, envs, None)?;
         trainer.elapsed = found.elapsed;
         trainer.restore(state, &tensors, &root)?;
 
@@ -108,11 +195,11 @@ impl<'a> Trainer<'a> {
             decision.write(dir)?;
             let then = loaded.covered.as_ref().map(|then| &then.record.events);
             if found.broken_events.is_some() || then.is_some_and(|then| *then != now.record.events) {
-                trainer.recorder.rebuild_events()?;
+                recorder.rebuild_events()?;
             }
             trainer.notes.push(decision.note);
         }
-        trainer.recorder.truncate()?;
+        recorder.truncate()?;
         checkpoint::set_aside_after(&root, loaded.number)?;
         trainer.hash = Some(loaded.hash);
         trainer.notes.extend(runs::other_version(dir));
@@ -123,7 +210,8 @@ impl<'a> Trainer<'a> {
         } else if let Some(then) = steps_then.filter(|then| *then != saved.run.steps) {
             trainer.notes.push(format!("run.steps is {}, but was {then} at the checkpoint", saved.run.steps));
         }
-        Ok(trainer)
+        trainer.folder = Some(OpenFolder { recorder, lock });
+        Ok((trainer, loaded.files))
     }
 
     /// Writes the new number of steps into the folder, and notes what it means for the learning rate.
@@ -153,14 +241,15 @@ impl<'a> Trainer<'a> {
         dir: &Path,
         run: ResolvedRun,
         make_env: &'a MakeEnv<'a>,
-        envs: Vec<Box<dyn Env>>,
-        recorder: Recorder,
-        lock: RunLock,
+        envs: RankEnvs,
+        folder: Option<OpenFolder>,
     ) -> Result<Self, LabError> {
         let (seed, train) = (run.run.seed, &run.train);
+        let RankEnvs { envs, mine } = envs;
         let spec = envs[0].spec().clone();
-        let pool = EnvPool::new(envs, train.threads, seed, Purpose::Episode)?;
-        let agent = Agent::new(
+        let first = mine.start as u32;
+        let pool = EnvPool::numbered(envs, first, train.threads, seed, Purpose::Episode)?;
+        let mut agent = Agent::new(
             spec.obs_len,
             &spec.action,
             &train.hidden,
@@ -168,7 +257,10 @@ impl<'a> Trainer<'a> {
             run.algo.cost_critics(),
             seed,
         );
-        let collector = Collector::new(pool, &agent.policy, &run);
+        if !train.normalize_values {
+            agent.scales = None;
+        }
+        let collector = Collector::new(pool, mine, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
         Ok(Self {
             dir: dir.to_owned(),
@@ -178,14 +270,14 @@ impl<'a> Trainer<'a> {
             agent,
             algorithm,
             episodes: EpisodeWindow::default(),
-            recorder,
+            folder,
+            ranks: Box::new(OneRank),
             epoch: 0,
             steps: 0,
             elapsed: 0.0,
             hash: None,
             notes: Vec::new(),
             run,
-            lock,
         })
     }
 
@@ -193,9 +285,8 @@ impl<'a> Trainer<'a> {
     fn restore(&mut self, state: State, tensors: &Tensors, root: &Path) -> Result<(), LabError> {
         self.take_over(&state, tensors).map_err(|why| LabError::run(root, why))?;
         (self.epoch, self.steps, self.episodes) = (state.epoch, state.steps, state.episodes);
-        let Collector { pool, workers, .. } = &mut self.collector;
-        let mut work: Vec<_> = workers.iter_mut().zip(&state.envs).collect();
-        pool.run(&mut work, |slot, (worker, env)| worker.replay(slot, env.episode))?;
+        let Collector { pool, mine, workers, .. } = &mut self.collector;
+        pool.run(&mut workers[mine.clone()], |slot, worker| worker.replay(slot))?;
         Ok(())
     }
 
@@ -205,6 +296,7 @@ impl<'a> Trainer<'a> {
         let Self { agent, algorithm, collector: Collector { normalizer, workers, .. }, .. } = self;
         Learner { agent, algorithm: &mut **algorithm, normalizer }.restore(state, tensors)?;
         for (i, (worker, env)) in workers.iter_mut().zip(&state.envs).enumerate() {
+            worker.episode = env.episode;
             worker.stream = Stream::at(self.run.run.seed, Purpose::Action, i as u32, env.stream);
             worker.running = env.running;
             let replay = tensors.replay(i)?;
@@ -220,16 +312,17 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Writes a checkpoint of everything.
+    /// Writes a checkpoint of everything, on rank 0.
     pub(crate) fn save(&mut self) -> Result<(), LabError> {
-        self.lock.check_place()?;
-        let marks = self.recorder.sync()?;
+        let Some(OpenFolder { recorder, lock }) = &self.folder else { return Ok(()) };
+        lock.check_place()?;
+        let marks = recorder.sync()?;
         let root = self.dir.join("checkpoint");
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
-        let covered = Covered::of(&self.run, self.recorder.hashes());
+        let covered = Covered::of(&self.run, recorder.hashes());
         let saved = checkpoint::save(&root, u64::from(self.epoch), &files, Some(&covered));
         // a folder that was moved during the save is the reason, not the file that is missing then
-        self.hash = Some(saved.map_err(|e| self.lock.check_place().err().unwrap_or(e))?);
+        self.hash = Some(saved.map_err(|e| lock.check_place().err().unwrap_or(e))?);
         Ok(())
     }
 }
@@ -294,12 +387,22 @@ fn check_record(state: &State, found: &ReopenedRecord) -> Result<(), String> {
     }
 }
 
-/// Makes the environments of a run, and refuses a run that does not fit into memory.
-fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>) -> Result<Vec<Box<dyn Env>>, LabError> {
+/// The environments of a rank.
+struct RankEnvs {
+    envs: Vec<Box<dyn Env>>,
+    /// Their numbers in the run.
+    mine: Range<usize>,
+}
+
+/// Makes the environments of this rank, and refuses a run that does not fit into memory.
+fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>, ranks: &dyn Ranks) -> Result<RankEnvs, LabError> {
+    ranks::check(run, ranks)?;
+    let mine = ranks::share(run.train.envs, ranks.rank(), ranks.count());
     let first = make_env()?;
     memory::check(run, first.spec())?;
-    let rest = (1..run.train.envs).map(|_| make_env());
-    std::iter::once(Ok(first)).chain(rest).collect()
+    let rest = (1..mine.len()).map(|_| make_env());
+    let envs = std::iter::once(Ok(first)).chain(rest).collect::<Result<_, _>>()?;
+    Ok(RankEnvs { envs, mine })
 }
 
 /// The first checkpoint is written before the first epoch, so a record without one is damaged.

@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use epo_algos::{Agent, Algorithm};
-use epo_core::Slot;
+use epo_algos::{Agent, Algorithm, SignalScales};
 use epo_nn::{Moments, Normalizer};
 use epo_tasks::Physics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 
+use crate::LabError;
+use crate::checkpoint::sha256;
 use crate::collect::{Collector, Worker};
 use crate::episodes::{Episode, EpisodeWindow};
 use crate::record::Marks;
@@ -41,6 +42,9 @@ pub(crate) struct State {
     pub(crate) marks: Marks,
     /// Number of update steps of each optimiser.
     adam: BTreeMap<String, u64>,
+    /// Units of the critics, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scales: Option<SignalScales>,
     /// Number of observations that the normaliser has seen.
     seen: u64,
     algorithm: serde_json::Value,
@@ -74,9 +78,9 @@ pub(crate) struct Tensors {
 /// Returns the files of a checkpoint by name. `marks` has the current lengths of the files of the record.
 pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let Trainer { run, agent, algorithm, collector, episodes, epoch, steps, .. } = trainer;
-    let Collector { pool, workers, normalizer, .. } = collector;
-    let env = |(worker, slot): (&Worker, &Slot)| EnvState {
-        episode: slot.episode(),
+    let Collector { workers, normalizer, .. } = collector;
+    let env = |worker: &Worker| EnvState {
+        episode: worker.episode,
         stream: worker.stream.position(),
         running: worker.running,
     };
@@ -87,15 +91,22 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
         epoch: *epoch,
         steps: *steps,
         episodes: episodes.clone(),
-        envs: workers.iter().zip(pool.slots()).map(env).collect(),
+        envs: workers.iter().map(env).collect(),
         marks,
         adam: agent.counters(),
+        scales: agent.scales,
         seen: normalizer.moments().count(),
         algorithm: algorithm.state(),
     };
     let state = serde_json::to_vec_pretty(&state).map_err(|e| e.to_string())?;
     let tensors = tensor_bytes(agent, normalizer.moments(), workers).map_err(|e| e.to_string())?;
     Ok([(STATE.to_owned(), state), (TENSORS.to_owned(), tensors)].into())
+}
+
+/// Returns a hash of everything that the next epoch depends on. The ranks of a run compare it.
+pub(crate) fn hash(trainer: &Trainer<'_>) -> Result<String, LabError> {
+    let files = to_files(trainer, Marks::default()).map_err(|why| LabError::run(&trainer.dir, why))?;
+    Ok(files.values().map(|bytes| sha256(bytes)).collect())
 }
 
 fn tensor_bytes(
@@ -181,6 +192,7 @@ impl Learner<'_> {
                 ));
             }
         }
+        self.agent.scales = state.scales;
         self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
         *self.normalizer = tensors.normalizer(state.seen, self.normalizer.moments().mean().len())?;
         Ok(())

@@ -58,13 +58,14 @@ use std::time::Instant;
 
 use epo_algos::{Agent, Algorithm, Epoch, Estimator};
 
-use crate::LabError;
-use crate::collect::{Collector, MakeEnv};
+use crate::collect::{Collector, Exchange, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::{CostRule, Episode, EpisodeWindow};
 use crate::evaluate::{ActionMode, EvalPlan, Watch, evaluate};
 use crate::lock::RunLock;
+use crate::ranks::{Ranks, agree};
 use crate::record::{EpochRecord, Recorder, Row};
+use crate::{LabError, state};
 
 pub use crate::lifecycle::ResumeOptions;
 
@@ -78,7 +79,10 @@ pub struct Trainer<'a> {
     pub(crate) agent: Agent,
     pub(crate) algorithm: Box<dyn Algorithm>,
     pub(crate) episodes: EpisodeWindow,
-    pub(crate) recorder: Recorder,
+    /// The open run folder; `None` on ranks other than 0.
+    pub(crate) folder: Option<OpenFolder>,
+    /// The processes of the run.
+    pub(crate) ranks: Box<dyn Ranks + 'a>,
     /// Number of epochs done.
     pub(crate) epoch: u32,
     /// Number of environment steps done.
@@ -88,6 +92,12 @@ pub struct Trainer<'a> {
     /// Hash of the last checkpoint.
     pub(crate) hash: Option<String>,
     pub(crate) notes: Vec<String>,
+}
+
+/// A run folder that this process writes to.
+#[derive(Debug)]
+pub(crate) struct OpenFolder {
+    pub(crate) recorder: Recorder,
     /// Keeps other processes out of the folder.
     pub(crate) lock: RunLock,
 }
@@ -109,21 +119,24 @@ pub struct End {
 
 impl Trainer<'_> {
     /// Trains to the end of the run, or until `stop` is set: then the current epoch is finished and saved first. `watch`
-    /// sees each row.
+    /// sees each row, on rank 0. If the run has several ranks, all of them must call it, and `stop` may be set on any.
     ///
     /// # Errors
-    /// If an environment fails, a number is not finite, or a file cannot be written.
+    /// If an environment fails, a number is not finite, a file cannot be written, or another rank fails or is lost.
     pub fn train(&mut self, stop: &AtomicBool, mut watch: impl FnMut(&Row)) -> Result<End, LabError> {
         let (begun, before) = (Instant::now(), self.elapsed);
-        let mut stopping = stop.load(Relaxed);
+        let mut stopping = agree(&mut *self.ranks, None, stop.load(Relaxed))?;
         while !self.is_finished() && !stopping {
-            let row = self.one_epoch(|| before + begun.elapsed().as_secs_f64())?;
+            let row = self.one_epoch(|| before + begun.elapsed().as_secs_f64());
             let due = self.epoch.is_multiple_of(self.run.train.save_every) || self.is_finished();
-            if due {
-                self.save()?;
+            let row = row.and_then(|row| if due { self.save().map(|()| row) } else { Ok(row) });
+            if let Ok(Some(row)) = &row {
+                watch(row);
             }
-            watch(&row);
-            stopping = stop.load(Relaxed); // read once, so that the loop never ends without a save
+            // read once, so that the loop never ends without a save
+            let agreed = agree(&mut *self.ranks, row.as_ref().err(), stop.load(Relaxed));
+            row?; // the error of this rank says more than what the others heard of it
+            stopping = agreed?;
             if stopping && !due {
                 self.save()?;
             }
@@ -132,11 +145,14 @@ impl Trainer<'_> {
         Ok(End { hash, finished: self.is_finished() })
     }
 
-    /// Makes one epoch, recorded and not saved. `elapsed` returns the seconds of the run so far.
-    pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Row, LabError> {
+    /// Makes one epoch, recorded and not saved. `elapsed` returns the seconds of the run so far. The row is `None` on
+    /// ranks other than 0.
+    pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Option<Row>, LabError> {
         let (epoch, steps, clock) = (self.next_epoch(), self.run.steps_of_epoch(self.steps), Instant::now());
 
-        self.collector.collect(&self.agent.policy, steps)?;
+        let state = if self.ranks.count() == 1 { None } else { Some(state::hash(self)?) };
+        let exchange = state.map(|state| Exchange { ranks: &mut *self.ranks, state, epoch: self.epoch });
+        self.collector.collect(&self.agent.policy, steps, exchange)?;
         let rollout_s = clock.elapsed().as_secs_f64();
         let finished = self.collector.finished_episodes(self.steps);
         let (running, rule) = (self.collector.running_episodes(), self.cost_rule());
@@ -145,7 +161,7 @@ impl Trainer<'_> {
         let (threads, rollout) = (collector.pool.threads(), &collector.rollout);
         let learned = threads.install(|| {
             let batch = estimator.estimate(rollout, agent, &run.train.discount)?;
-            let cost = episodes.measure(&finished, &running, rule)?;
+            let cost = episodes.measure(&finished, &running, rule)?.with_step_std(rollout.step_cost_std());
             let report = algorithm.update(agent, &batch, cost, epoch)?;
             Ok((cost, report))
         });
@@ -154,6 +170,9 @@ impl Trainer<'_> {
         self.epoch += 1;
         self.steps += steps as u64;
 
+        if self.folder.is_none() {
+            return Ok(None); // rank 0 evaluates and records
+        }
         let evaluation = self.evaluate_if_due()?;
         self.elapsed = elapsed();
         let record = EpochRecord {
@@ -168,8 +187,9 @@ impl Trainer<'_> {
             epoch_s: clock.elapsed().as_secs_f64(),
             total_s: self.elapsed,
         };
-        self.lock.check_place()?; // rows would follow a folder that was moved, the next checkpoint would not
-        self.recorder.record(&record, &self.episodes, &report)
+        let Some(folder) = &mut self.folder else { return Ok(None) };
+        folder.lock.check_place()?; // rows would follow a folder that was moved, the next checkpoint would not
+        folder.recorder.record(&record, &self.episodes, &report).map(Some)
     }
 
     /// Plays the evaluation episodes if one is due after this epoch.

@@ -307,6 +307,7 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
         status::print(plan, &mut *engine, how.json, how.engine.watch)?;
         return Ok(None);
     }
+    epo_lab::sweep::write_plan(&plan.dir, &plan.runs)?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
     let outcomes = engine.execute(plan, &stop, &mut |overview| screen.show(overview));

@@ -5,6 +5,7 @@ mod index;
 mod journal;
 mod places;
 mod plan;
+mod plan_file;
 mod status;
 
 pub use drive::{DriveOptions, Overview, RunOutcome, Running, die_with_parent, drive};
@@ -13,4 +14,5 @@ pub use journal::RunEnd;
 pub(crate) use places::at;
 pub use places::{MOST_FLAT, Places};
 pub use plan::{MOST_RUNS, PlanError, PlannedRun, SweepFile};
+pub use plan_file::write_plan;
 pub use status::{EngineTask, RunStatus, State, Status, StatusReader};
