@@ -12,7 +12,7 @@
 //! A run that has to stop (time limit, preemption, node drained) saves, ends with exit code 75, and its task is put back
 //! into the queue by the script. A task that vanishes without finishing its runs is submitted again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -37,6 +37,13 @@ const POLL: Duration = Duration::from_secs(2);
 const EASY_QUEUE: usize = 200;
 /// Time before runs that Slurm refused are submitted again while others are in the queue.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// Time after which a task that is said to run, but works on none of its runs, is cancelled and submitted again.
+///
+/// Slurm keeps such tasks for a long time if its controller was killed at the moment when they ended. A task needs a part of
+/// this time before its first run: for the commands of `setup`, and to start.
+const IDLE_TASK: Duration = Duration::from_secs(300);
+/// Time between two looks for such tasks.
+const IDLE_LOOK: Duration = Duration::from_secs(20);
 /// Number of tasks of a run that may end one after another without a single new step. Then the run is given up.
 const MOST_IDLE_TASKS: u32 = 3;
 /// Maximum number of running runs whose progress is read at once.
@@ -397,7 +404,7 @@ exit "$code"
     }
 
     fn cancel_lines(lines: &[QueueLine]) -> Result<(), EngineError> {
-        let arrays: HashSet<&str> =
+        let arrays: BTreeSet<&str> =
             lines.iter().map(|line| line.id.split('_').next().unwrap_or(&line.id)).collect();
         if arrays.is_empty() {
             return Ok(());
@@ -446,15 +453,15 @@ impl Engine for Slurm {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&cancelled)(e).into()),
             _ => {}
         }
-        let mut watch = Watch {
-            absent: HashMap::new(),
-            idle: HashMap::new(),
-            given_up: BTreeMap::new(),
-            speed: HashMap::new(),
-        };
+        let mut watch = Watch::default();
         let mut submissions: Vec<Submission> = Vec::new();
         let (mut first, mut refused) = (true, None::<(Instant, String)>);
         'watching: loop {
+            let idle = watch.idle_tasks(plan, &mut reader, &self.by_run(&lines)?, IDLE_TASK)?;
+            for id in &idle {
+                let _ = run("scancel", &[id]); // it may have ended meanwhile
+            }
+            lines.retain(|line| !idle.contains(&line.id));
             let queue = self.by_run(&lines)?;
             self.verdict(&submissions, &lines)?;
             let again = refused.as_ref().is_none_or(|(at, _)| at.elapsed() > REFUSED_PAUSE);
@@ -541,6 +548,7 @@ impl Engine for Slurm {
 }
 
 /// What the process that watches a sweep remembers about its runs.
+#[derive(Default)]
 struct Watch {
     /// Number of questions in a row in which no task of a run was in the queue.
     absent: HashMap<usize, u32>,
@@ -550,6 +558,10 @@ struct Watch {
     given_up: BTreeMap<usize, RunEnd>,
     /// First and newest number of steps of a running run, each with its time.
     speed: HashMap<usize, [(u64, Instant); 2]>,
+    /// Running tasks that work on none of their runs, and since when.
+    idle_since: BTreeMap<String, Instant>,
+    /// When such tasks were last looked for.
+    looked: Option<Instant>,
 }
 
 impl Watch {
@@ -593,6 +605,33 @@ impl Watch {
             missing.push(index);
         }
         Ok(missing)
+    }
+
+    /// Returns the tasks that are said to run and have worked on none of their runs for `most`.
+    fn idle_tasks(
+        &mut self,
+        plan: &Plan,
+        reader: &mut StatusReader<'_>,
+        queue: &HashMap<String, EngineTask>,
+        most: Duration,
+    ) -> Result<Vec<String>, EngineError> {
+        if self.looked.is_some_and(|at| at.elapsed() < IDLE_LOOK.min(most)) {
+            return Ok(Vec::new());
+        }
+        self.looked = Some(Instant::now());
+        let mut at_work: BTreeMap<&str, bool> = BTreeMap::new();
+        for (index, run) in plan.runs.iter().enumerate() {
+            if let Some(task) = queue.get(&run.id).filter(|task| task.running) {
+                let works = at_work.entry(&task.id).or_default();
+                *works = *works || reader.is_held(index)?;
+            }
+        }
+        self.idle_since.retain(|id, _| at_work.get(id.as_str()) == Some(&false));
+        for id in at_work.into_iter().filter(|(_, works)| !works).map(|(id, _)| id) {
+            self.idle_since.entry(id.to_owned()).or_insert_with(Instant::now);
+        }
+        let idle = self.idle_since.iter().filter(|(_, since)| since.elapsed() >= most);
+        Ok(idle.map(|(id, _)| id.clone()).collect())
     }
 
     /// Takes back that a run was submitted.
@@ -849,5 +888,26 @@ mod tests {
         );
         assert_eq!(line("9|9|1|R|None|/d/other/slurm/0001/script.sh"), None);
         assert_eq!(line("nonsense"), None);
+    }
+
+    /// Fails if a task that Slurm only believes to run is waited for, or if one that works is cancelled.
+    #[test]
+    fn a_task_that_works_on_no_run_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = crate::sweep::SweepFile::parse("[grid]\nrun.seed = [0, 1]\n").unwrap().plan().unwrap();
+        let plan = Plan { dir: dir.path().to_owned(), name: "s".into(), runs };
+        let places = Places::open(&plan.dir, 2).unwrap();
+        let task = |id: &str| EngineTask { id: id.into(), running: true, reason: String::new() };
+        let queue: HashMap<_, _> =
+            plan.runs.iter().zip(["7_0", "7_1"]).map(|(run, id)| (run.id.clone(), task(id))).collect();
+        // a lease that cannot be read counts as held until it has not changed for two minutes
+        let held = places.journal(&plan.runs[1].id);
+        fs::create_dir_all(&held).unwrap();
+        fs::write(held.join("lease-0001"), "").unwrap();
+        let mut reader = StatusReader::open(&plan.dir, &plan.runs).unwrap();
+        let mut watch = Watch::default();
+        let mut idle = |most| watch.idle_tasks(&plan, &mut reader, &queue, most).unwrap();
+        assert!(idle(Duration::from_secs(60)).is_empty(), "it has just been seen");
+        assert_eq!(idle(Duration::ZERO), ["7_0"]);
     }
 }

@@ -110,6 +110,14 @@ impl<'a> StatusReader<'a> {
         Ok(self.outcomes[index].as_ref())
     }
 
+    /// Whether a process works on a run, as far as its lease tells.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn is_held(&mut self, index: usize) -> io::Result<bool> {
+        if self.outcomes[index].is_some() { Ok(false) } else { self.look(index) }
+    }
+
     /// Reads the journal of a run. Returns whether a process holds the run.
     fn look(&mut self, index: usize) -> io::Result<bool> {
         let PlannedRun { id, until, .. } = &self.runs[index];
