@@ -50,6 +50,7 @@ mod output;
 mod commands;
 mod exit;
 mod progress;
+mod ranks;
 
 /// Constrained reinforcement learning: EPO, its baselines and the Safety-Gymnasium tasks.
 #[derive(Parser, Debug)]

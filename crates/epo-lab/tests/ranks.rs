@@ -1,5 +1,6 @@
 //! Claim: a run on several ranks has bit-identical results to the same run on one, also if a rank is lost and the run is
-//! resumed on another number of ranks. The ranks of these tests are threads that talk over channels.
+//! resumed on another number of ranks. The ranks of these tests are threads that talk over channels; the MPI transport is
+//! tested by `crates/epo-cli/tests/mpi.sh`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -87,7 +88,7 @@ fn ranks(count: usize) -> Vec<ChannelRanks> {
 
 /// What rank 0 does.
 enum Begin<'a> {
-    Create(ResolvedRun),
+    Create(Box<ResolvedRun>),
     Resume,
     CallOff(&'a str),
 }
@@ -115,7 +116,7 @@ fn run(
         let followers: Vec<_> = all.map(follower).collect();
         let lead = || {
             let mut trainer = match begin {
-                Begin::Create(run) => Trainer::create_on(Box::new(first), dir, run, &make)?,
+                Begin::Create(run) => Trainer::create_on(Box::new(first), dir, *run, &make)?,
                 Begin::Resume => Trainer::resume_on(Box::new(first), dir, ResumeOptions::default(), &make)?,
                 Begin::CallOff(why) => {
                     let mut first = first;
@@ -145,7 +146,7 @@ fn every_algorithm_learns_the_same_on_any_number_of_ranks() {
         let whole = common::train(&dir.path().join("one"), config(&set), &walk).unwrap();
         for count in [1, 2, 3, 4] {
             let path = dir.path().join(count.to_string());
-            let (end, others) = run(ranks(count), &path, Begin::Create(config(&set)), walk, None);
+            let (end, others) = run(ranks(count), &path, Begin::Create(Box::new(config(&set))), walk, None);
             assert!(others.iter().all(Result::is_ok), "{others:?}");
             assert_eq!(end.unwrap(), whole, "{} on {count} ranks", algo.name());
             assert_eq!(record(&path), record(&dir.path().join("one")));
@@ -167,7 +168,7 @@ fn a_navigation_task_gives_the_same_run_with_both_physics() {
         let set = ["run.task=SafetyPointGoal1-v0", &format!("run.physics={physics}"), "run.steps=4200"];
         let set = config(&[&set[..], &["train.steps_per_epoch=2100", "train.envs=3"]].concat());
         let whole = common::train(&dir.path().join("one"), set.clone(), &make).unwrap();
-        let (end, _) = run(ranks(2), &dir.path().join("two"), Begin::Create(set), make, None);
+        let (end, _) = run(ranks(2), &dir.path().join("two"), Begin::Create(Box::new(set)), make, None);
         assert_eq!(end.unwrap(), whole, "{physics}");
     }
 }
@@ -183,7 +184,7 @@ fn a_run_that_lost_a_rank_is_resumed_on_any_number_of_ranks() {
         let path = dir.path().join(lost_in.to_string());
         let mut all = ranks(3);
         all[1].lost_in = Some(lost_in);
-        let (end, others) = run(all, &path, Begin::Create(config(&[])), walk, None);
+        let (end, others) = run(all, &path, Begin::Create(Box::new(config(&[]))), walk, None);
         let said = end.unwrap_err().to_string();
         assert!(said.contains("cannot be reached") && said.contains("--resume"), "{said}");
         assert!(others.iter().all(|end| matches!(end, Err(LabError::RankLost { .. }))), "{others:?}");
@@ -216,7 +217,7 @@ fn a_stop_on_any_rank_stops_and_saves_the_run() {
     let whole = common::train(&dir.path().join("whole"), config(&[]), &walk).unwrap();
     for rank in [0, 2] {
         let path = dir.path().join(rank.to_string());
-        let (end, others) = run(ranks(3), &path, Begin::Create(config(&[])), walk, Some(rank));
+        let (end, others) = run(ranks(3), &path, Begin::Create(Box::new(config(&[]))), walk, Some(rank));
         assert!(!end.unwrap().finished && others.iter().all(Result::is_ok), "{others:?}");
         let (end, _) = run(ranks(2), &path, Begin::Resume, walk, None);
         assert_eq!(end.unwrap(), whole);
@@ -236,7 +237,8 @@ fn the_failure_of_an_environment_is_the_same_on_every_rank() {
     let dir = tempfile::tempdir().unwrap();
     let alone = common::train(&dir.path().join("one"), config(&[]), &failing).unwrap_err();
     assert!(alone.is_not_finite());
-    let (end, others) = run(ranks(3), &dir.path().join("three"), Begin::Create(config(&[])), failing, None);
+    let (end, others) =
+        run(ranks(3), &dir.path().join("three"), Begin::Create(Box::new(config(&[]))), failing, None);
     for error in others.into_iter().map(Result::unwrap_err).chain([end.unwrap_err()]) {
         assert_eq!((error.to_string(), error.is_not_finite()), (alone.to_string(), true));
     }
@@ -248,7 +250,7 @@ fn ranks_that_differ_are_detected_before_their_batches_are_mixed() {
     let dir = tempfile::tempdir().unwrap();
     let mut all = ranks(2);
     all[1].changed_in = Some(6); // the batch of the second epoch
-    let (end, others) = run(all, dir.path(), Begin::Create(config(&[])), walk, None);
+    let (end, others) = run(all, dir.path(), Begin::Create(Box::new(config(&[]))), walk, None);
     for error in others.into_iter().map(Result::unwrap_err).chain([end.unwrap_err()]) {
         assert!(matches!(error, LabError::RanksDiffer { rank: 1, epoch: 2 }), "{error}");
     }
@@ -259,7 +261,8 @@ fn ranks_that_differ_are_detected_before_their_batches_are_mixed() {
 fn a_run_that_cannot_begin_or_go_on_ends_on_every_rank() {
     let dir = tempfile::tempdir().unwrap();
     // more ranks than environments
-    let (end, others) = run(ranks(5), &dir.path().join("five"), Begin::Create(config(&[])), walk, None);
+    let (end, others) =
+        run(ranks(5), &dir.path().join("five"), Begin::Create(Box::new(config(&[]))), walk, None);
     let said = end.unwrap_err().to_string();
     assert!(said.contains("train.envs = 4") && said.contains("5 ranks"), "{said}");
     assert!(!dir.path().join("five").exists(), "nothing was made");
@@ -276,7 +279,8 @@ fn a_run_that_cannot_begin_or_go_on_ends_on_every_rank() {
             Some(_) => walk(),
         }
     }
-    let (end, others) = run(ranks(3), &dir.path().join("never"), Begin::Create(config(&[])), never, None);
+    let (end, others) =
+        run(ranks(3), &dir.path().join("never"), Begin::Create(Box::new(config(&[]))), never, None);
     assert!(matches!(end, Err(LabError::OtherRank { rank: 1, .. })), "{end:?}");
     assert!(matches!(&others[0], Err(LabError::Interrupted(_))), "{others:?}");
     // rank 0 cannot write
