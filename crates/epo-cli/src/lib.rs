@@ -88,6 +88,8 @@ enum Command {
     Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
     Sweep(commands::sweep::Args),
+    /// Search for good parameters, and stop bad trials early
+    Tune(commands::tune::Args),
     /// Repeat an experiment of the paper and write its report
     Repro(commands::repro::Args),
     /// Check the paper's statements on small problems whose optimum is known exactly
@@ -148,6 +150,7 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Report(args) => commands::report::run(args),
         Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(args),
+        Command::Tune(args) => commands::tune::run(args),
         Command::Repro(args) => commands::repro::run(args),
         Command::Theory(args) => commands::theory::run(args),
     }

@@ -19,3 +19,4 @@ pub(crate) mod sweep;
 pub(crate) mod tasks;
 pub(crate) mod theory;
 pub(crate) mod train;
+pub(crate) mod tune;

@@ -231,14 +231,14 @@ impl Summary {
 
 /// The live overview. A terminal shows a block that is redrawn.
 /// Otherwise a line is printed whenever a run ends, and once per minute.
-struct Screen {
+pub(crate) struct Screen {
     bar: Option<ProgressBar>,
     quiet: bool,
     last: Option<(usize, Instant)>,
 }
 
 impl Screen {
-    fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let style =
                 ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -247,7 +247,7 @@ impl Screen {
         Self { bar, quiet, last: None }
     }
 
-    fn show(&mut self, overview: &Overview) {
+    pub(crate) fn show(&mut self, overview: &Overview) {
         if let Some(bar) = &self.bar {
             bar.set_message(block(overview));
             bar.tick();
@@ -263,7 +263,8 @@ impl Screen {
         }
     }
 
-    fn clear(&self) {
+    /// Removes the block from the terminal.
+    pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
