@@ -71,7 +71,9 @@ impl Code {
             | LabError::MakeEnv(epo_core::EnvError::SeedTooLarge { .. }) => Self::Usage,
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } | LabError::Moved(_) => Self::Io,
-            LabError::Interrupted(_) | LabError::Locked { .. } => Self::Interrupted,
+            LabError::Interrupted(_) | LabError::Locked { .. } | LabError::RankLost { .. } => {
+                Self::Interrupted
+            }
             _ if error.is_not_finite() => Self::NotFinite,
             _ => Self::Failed,
         }

@@ -50,6 +50,7 @@ mod output;
 mod commands;
 mod exit;
 mod progress;
+mod ranks;
 
 /// Constrained reinforcement learning: EPO, its baselines and the Safety-Gymnasium tasks.
 #[derive(Parser, Debug)]
@@ -89,6 +90,8 @@ enum Command {
     Sweep(Box<commands::sweep::Args>),
     /// Make the runs of one task of a sweep; engines such as Slurm call this on a node
     Work(commands::work::Args),
+    /// Search for good parameters, and stop bad trials early
+    Tune(commands::tune::Args),
     /// Repeat an experiment of the paper and write its report
     Repro(Box<commands::repro::Args>),
     /// Check the paper's statements on small problems whose optimum is known exactly
@@ -150,6 +153,7 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(*args),
         Command::Work(args) => commands::work::run(args),
+        Command::Tune(args) => commands::tune::run(args),
         Command::Repro(args) => commands::repro::run(*args),
         Command::Theory(args) => commands::theory::run(args),
     }

@@ -62,21 +62,23 @@ pub(crate) fn duration(seconds: f64) -> String {
 
 /// Returns the lines of a Markdown table with aligned columns. The first row is the header. The first `texts` columns
 /// are aligned to the left; the others hold numbers and are aligned to the right.
-pub(crate) fn table<const N: usize>(rows: &[[String; N]], texts: usize) -> Vec<String> {
-    let width = |c: usize| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0).max(3);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
+pub(crate) fn table<R: AsRef<[String]>>(rows: &[R], texts: usize) -> Vec<String> {
+    let columns = rows.first().map_or(0, |row| row.as_ref().len());
+    let width = |c: usize| rows.iter().map(|row| row.as_ref()[c].chars().count()).max().unwrap_or(0).max(3);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &[String]| {
         let cell = |c: usize| match c < texts {
             true => format!("{:<1$}", row[c], widths[c]),
             false => format!("{:>1$}", row[c], widths[c]),
         };
-        format!("| {} |", (0..N).map(cell).collect::<Vec<_>>().join(" | "))
+        format!("| {} |", (0..columns).map(cell).collect::<Vec<_>>().join(" | "))
     };
-    let rule = std::array::from_fn(|c| match c < texts {
+    let rule = |c: usize| match c < texts {
         true => "-".repeat(widths[c]),
         false => "-".repeat(widths[c] - 1) + ":",
-    });
-    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    };
+    let rule: Vec<String> = (0..columns).map(rule).collect();
+    let mut lines: Vec<String> = rows.iter().map(|row| line(row.as_ref())).collect();
     lines.insert(1.min(lines.len()), line(&rule));
     lines
 }

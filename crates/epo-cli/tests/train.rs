@@ -178,7 +178,7 @@ fn signals_finish_the_epoch_save_and_exit_with_75() {
     let root = tempfile::tempdir().unwrap();
     let whole = train_long_in(&root.path().join("whole")).output().unwrap();
     let whole = left(&whole, &folder(&root.path().join("whole")));
-    for name in ["TERM", "INT", "HUP"] {
+    for name in ["TERM", "INT", "HUP", "USR1"] {
         let path = root.path().join(name);
         let mut child = train_long_in(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -651,4 +651,18 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_checks_the_threshol
     assert_eq!(kept.len(), 4, "both policies for seeds 1 and 0: {kept:?}");
     let gate = epo(&["eval", "--max-cost", "nan"]).arg(&dir).output().unwrap();
     assert_eq!(code(&gate), 2, "NaN must be refused: a comparison with it would always pass");
+}
+
+/// This test fails if a program without MPI makes two separate runs where one was meant.
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn a_program_without_mpi_refuses_to_be_one_of_several_ranks() {
+    let root = tempfile::tempdir().unwrap();
+    for (count, code) in [("2", 2), ("1", 0)] {
+        let output = train_in(root.path()).env("OMPI_COMM_WORLD_SIZE", count).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("--features mpi"), count == "2", "{said}");
+        assert_eq!(folder(root.path()).exists(), count == "1");
+    }
 }

@@ -5,7 +5,7 @@
 //! normaliser is constant during the collection. Afterwards the observations are merged into it, in the order of the
 //! environments. The critics are evaluated later, on the whole batch. The step loop does not allocate memory.
 //!
-//! If a run has several ranks, each steps its share of the environments and then [exchanges](Exchange) the results. After
+//! If a run has several ranks, each steps its share of the environments and then exchanges the results. After
 //! that every rank has what one rank alone would have.
 
 use std::ops::Range;

@@ -110,7 +110,7 @@ const MAX_WIDTH: usize = 65_536;
 /// let file = "[run]\ntask = \"SafetyCarGoal1-v0\"\nsteps = 2e6";
 /// let run = ResolvedRun::from_layers(Some(file), &["train.gamma=0.995".to_owned()])?;
 /// assert_eq!((run.run.steps, run.train.discount.gamma, run.run.algo.as_str()), (2_000_000, 0.995, "epo"));
-/// assert_eq!(run.epochs(), 63); // 62 whole ones and a half
+/// assert_eq!(run.epochs(), 125);
 /// let again = ResolvedRun::from_layers(Some(&run.to_toml()), &[])?; // the saved file repeats the run
 /// assert_eq!(again, run);
 /// let wrong = ResolvedRun::from_layers(None, &["train.gama=0.995".to_owned()]);

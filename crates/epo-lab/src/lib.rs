@@ -32,5 +32,6 @@ pub mod sweep;
 pub mod tensorboard;
 pub mod train;
 pub mod trained;
+pub mod tune;
 
 pub use error::LabError;

@@ -17,7 +17,7 @@
 //! shared folder is needed. Before each batch is used, the ranks compare a hash of everything that they learned
 //! ([`LabError::RanksDiffer`]).
 //!
-//! [`Ranks`] is the transport: threads in the tests, [`OneRank`] otherwise.
+//! [`Ranks`] is the transport: MPI in `epo-cli` (feature `mpi`), threads in the tests, [`OneRank`] otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -165,7 +165,7 @@ impl Start {
 }
 
 /// Tells the other ranks that the run does not begin. For rank 0, if it fails before it has made a
-/// [`Trainer`](crate::train::Trainer).
+/// [`Trainer`].
 ///
 /// # Errors
 /// If another process cannot be reached.

@@ -1,5 +1,6 @@
 //! Claim: a run on several ranks has bit-identical results to the same run on one, also if a rank is lost and the run is
-//! resumed on another number of ranks. The ranks of these tests are threads that talk over channels.
+//! resumed on another number of ranks. The ranks of these tests are threads that talk over channels; the MPI transport is
+//! tested by `crates/epo-cli/tests/mpi.sh`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

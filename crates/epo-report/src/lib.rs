@@ -17,6 +17,7 @@ pub mod groups;
 pub mod history;
 mod page;
 pub mod plot;
+pub mod search;
 pub mod settings;
 pub mod stats;
 mod table;

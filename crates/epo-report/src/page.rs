@@ -4,8 +4,6 @@
 //! Content-Security-Policy allows these scripts by their hashes and refuses everything else. Without scripts the page
 //! shows the same figures and tables.
 
-use std::fmt::Write as _;
-
 use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
@@ -67,14 +65,7 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     pub(super) fn render(&self) -> String {
-        let title = escape(&self.options.title);
-        let hashes = SCRIPTS.map(|(_, hash)| format!("'sha256-{hash}'")).join(" ");
-        let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" \
-             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}\">\n<meta name=\"viewport\" \
-             content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
-             <body>\n<h1>{title}</h1>\n"
-        );
+        let mut out = head(&self.options.title);
         if !self.caveats.is_empty() {
             out += "<div class=\"caveat\"><strong>What these runs do not show</strong>";
             out += &list(self.caveats.iter().map(|c| escape(c)));
@@ -85,10 +76,7 @@ impl Page<'_> {
         out.extend(self.tables.iter().map(Table::to_html));
         self.write_notes(&mut out);
         self.write_runs(&mut out);
-        let version = env!("CARGO_PKG_VERSION");
-        let scripts = SCRIPTS.map(|(script, _)| format!("<script>{script}</script>\n")).concat();
-        let _ = writeln!(out, "<p class=\"note\">Made by epo {version}.</p>\n{scripts}</body></html>"); // a string: cannot fail
-        out
+        out + &foot()
     }
 
     fn write_figures(&self, out: &mut String) {
@@ -205,6 +193,25 @@ impl Page<'_> {
             escape(&printable(&folder))
         )
     }
+}
+
+/// Returns the beginning of a page, up to its heading.
+pub(crate) fn head(title: &str) -> String {
+    let title = escape(title);
+    let hashes = SCRIPTS.map(|(_, hash)| format!("'sha256-{hash}'")).join(" ");
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
+         <body>\n<h1>{title}</h1>\n"
+    )
+}
+
+/// Returns the end of a page.
+pub(crate) fn foot() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let scripts = SCRIPTS.map(|(script, _)| format!("<script>{script}</script>\n")).concat();
+    format!("<p class=\"note\">Made by epo {version}.</p>\n{scripts}</body></html>\n")
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -20,4 +20,5 @@ pub(crate) mod sweep;
 pub(crate) mod tasks;
 pub(crate) mod theory;
 pub(crate) mod train;
+pub(crate) mod tune;
 pub(crate) mod work;

@@ -221,6 +221,25 @@ impl SweepOptions {
         Ok(Ray { options, program, python, retry: self.retry_failed })
     }
 
+    /// Refuses the options that do something else than executing runs. For commands whose runs depend on results.
+    pub(crate) fn only_execute(&self, command: &str) -> anyhow::Result<()> {
+        let engine = &self.engine;
+        let others = [
+            ("--status", engine.status),
+            ("--cancel", engine.cancel),
+            ("--print-script", engine.print_script),
+            ("--script", engine.script.is_some()),
+            ("--detach", engine.detach),
+        ];
+        match others.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(EngineError::Usage(format!(
+                "`epo {command}` has no {option}: which runs it makes depends on the results of earlier ones"
+            ))
+            .into()),
+            None => Ok(()),
+        }
+    }
+
     fn slurm(&self, tables: &SweepFile) -> anyhow::Result<Slurm> {
         let own_script = self.engine.script.as_ref().map(|path| {
             epo_core::read_text(path, epo_core::MOST_TEXT_BYTES)
@@ -445,14 +464,14 @@ const MOST_LINES: usize = 20;
 
 /// The live overview. A terminal shows a block that is redrawn.
 /// Otherwise a line is printed whenever a run ends, and once per minute.
-struct Screen {
+pub(crate) struct Screen {
     bar: Option<ProgressBar>,
     quiet: bool,
     last: Option<(usize, Instant)>,
 }
 
 impl Screen {
-    fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let style =
                 ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -461,7 +480,7 @@ impl Screen {
         Self { bar, quiet, last: None }
     }
 
-    fn show(&mut self, overview: &Overview) {
+    pub(crate) fn show(&mut self, overview: &Overview) {
         if let Some(bar) = &self.bar {
             bar.set_message(block(overview));
             bar.tick();
@@ -477,7 +496,8 @@ impl Screen {
         }
     }
 
-    fn clear(&self) {
+    /// Removes the block from the terminal.
+    pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

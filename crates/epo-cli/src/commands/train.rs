@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
+use epo_lab::collect::MakeEnv;
 use epo_lab::config::{ConfigError, ResolvedRun};
 use epo_lab::evaluate::{Watch, evaluate_finished};
+use epo_lab::ranks::{Ranks, call_off};
 use epo_lab::record::{metrics, value};
 use epo_lab::train::{ResumeOptions, Trainer};
-use epo_lab::{memory, reference, runs, stop};
+use epo_lab::{LabError, memory, reference, runs, stop};
 
 use crate::exit::Code;
-use crate::output;
 use crate::progress::{Progress, with_bar};
+use crate::{output, ranks};
 
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
@@ -130,28 +132,30 @@ fn is_sweep(text: Option<&str>) -> bool {
 
 /// Trains a new run or continues one.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let (dir, run) = match &args.resume {
-        Some(dir) => (dir.clone(), runs::read_config(dir)?),
-        None => {
-            let run = args.config.resolve(args.task.as_deref())?;
-            if args.print_config {
-                output::print(reference::documented(&run).trim_end())?;
-                return Ok(Code::Done);
-            }
-            let task = epo_tasks::task(&run.run.task)?; // a wrong run is refused before its folder is created
-            memory::check_task(&run, task)?;
-            (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
-        }
-    };
+    if args.print_config {
+        let run = args.config.resolve(args.task.as_deref())?;
+        output::print(reference::documented(&run).trim_end())?;
+        return Ok(Code::Done);
+    }
     let stop = stop::on_signals().context("cannot listen for signals")?;
-    let make_env = runs::task_maker(&run.run.task, run.run.physics)?;
+    let mut ranks = ranks::connect(&stop)?;
+    if ranks.rank() > 0 {
+        return follow(&args, ranks, &stop);
+    }
+    let (count, prepared) = (ranks.count(), prepare(&args));
+    let (dir, run, options, make_env) = prepared.inspect_err(|error| {
+        let _ = call_off(&mut *ranks, &error.to_string()); // the error itself is told below
+    })?;
     let mut trainer = match &args.resume {
-        Some(dir) => Trainer::resume(dir, args.config.resume_options(args.accept_changes)?, &make_env)?,
-        None => Trainer::create(&dir, run, &make_env)?,
+        Some(dir) => Trainer::resume_on(ranks, dir, options, &make_env)?,
+        None => Trainer::create_on(ranks, &dir, run, &make_env)?,
     };
     let run = trainer.config().clone();
     let mut progress = Progress::new(&run, trainer.steps(), args.quiet);
     progress.note(&format!("{} on {}, seed {}: {}", run.run.algo, run.run.task, run.run.seed, dir.display()));
+    if count > 1 {
+        progress.note(&format!("{count} ranks share {} environments", run.train.envs));
+    }
     trainer.notes().iter().for_each(|note| progress.warn(note));
     if args.resume.is_some() {
         progress.note(&resume_note(&trainer));
@@ -168,10 +172,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         halt.store(stop.load(Relaxed) || reached(steps), Relaxed);
     });
     progress.finish();
+    let steps = trainer.steps();
+    drop(trainer); // the other ranks end here
     let end = ended?;
     output::print(&format!("run {}\nhash {}", dir.display(), end.hash))?;
-    if !end.finished && reached(trainer.steps()) {
-        progress.note(&format!("paused at {} of {} steps", trainer.steps(), run.total_steps()));
+    if !end.finished && reached(steps) {
+        progress.note(&format!("paused at {steps} of {} steps", run.total_steps()));
         return Ok(Code::Done);
     }
     if !end.finished {
@@ -187,6 +193,45 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         output::print(&format!("\n{}", super::eval::text(&report)))?;
     }
     Ok(Code::Done)
+}
+
+/// A run to begin or to continue: its folder, its configuration, what a resume changes, and its environments.
+type Prepared = (PathBuf, ResolvedRun, ResumeOptions, Box<MakeEnv<'static>>);
+
+/// Checks the arguments. The folder of a new run is created last, so a wrong run leaves nothing behind.
+fn prepare(args: &Args) -> anyhow::Result<Prepared> {
+    let mut options = ResumeOptions::default();
+    let (dir, run) = match &args.resume {
+        Some(dir) => {
+            options = args.config.resume_options(args.accept_changes)?;
+            (dir.clone(), runs::read_config(dir)?)
+        }
+        None => {
+            let run = args.config.resolve(args.task.as_deref())?;
+            let task = epo_tasks::task(&run.run.task)?;
+            memory::check_task(&run, task)?;
+            (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
+        }
+    };
+    let make_env = make_env(&run)?;
+    Ok((dir, run, options, make_env))
+}
+
+fn make_env(run: &ResolvedRun) -> Result<Box<MakeEnv<'static>>, LabError> {
+    Ok(Box::new(runs::task_maker(&run.run.task, run.run.physics)?))
+}
+
+/// Takes part in the run of rank 0. Rank 0 prints what concerns all ranks.
+fn follow(args: &Args, ranks: Box<dyn Ranks>, stop: &AtomicBool) -> anyhow::Result<Code> {
+    let (rank, threads) = (ranks.rank(), args.config.threads.unwrap_or(0));
+    match epo_lab::ranks::follow(ranks, threads, stop, &make_env) {
+        // the exit code of the launcher is that of the rank that failed
+        Ok(()) | Err(LabError::OtherRank { .. }) => Ok(Code::Done),
+        Err(error @ (LabError::Env(_) | LabError::Update { .. } | LabError::RanksDiffer { .. })) => {
+            Ok(Code::of(&error.into()))
+        }
+        Err(error) => Err(anyhow::Error::from(error).context(format!("rank {rank}"))),
+    }
 }
 
 /// Returns a message with the epoch and steps at which a resumed run continues.
