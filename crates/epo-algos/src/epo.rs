@@ -140,7 +140,7 @@ pub(crate) fn check_psi_max(psi_max: f64) -> Result<(), UpdateError> {
 const F_MAX: f64 = 100.0;
 
 impl EpoParams {
-    /// The violation F̂ in units of the limit, at most [`F_MAX`]. Without a limit (d = 0), any cost is as far as can be.
+    /// The violation F̂ in units of the limit, at most 100. Without a limit (d = 0), any cost is as far as can be.
     pub fn violation(&self, cost: CostReading) -> f64 {
         let excess = cost.excess() + self.margin * cost.standard_error();
         match excess / cost.limit() {
