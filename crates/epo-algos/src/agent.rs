@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use epo_core::{ActionSpace, Purpose, Stream};
 use epo_nn::{Adam, Mlp, Policy};
+use serde::{Deserialize, Serialize};
 
 /// The kind of a cost critic: the quantity that it estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,44 @@ pub struct Critic {
     pub adam: Adam,
 }
 
+/// Running scale of the discounted sums of a signal, the reward or the cost.
+///
+/// Critics learn values in this unit, so that learning does not depend on the unit of the signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SignalScale {
+    /// Running mean of the squared discounted sums.
+    mean_square: f64,
+    /// Number of epochs in it.
+    epochs: u32,
+}
+
+impl SignalScale {
+    /// The unit: the root of the running mean square; 1 as long as the signal has been 0.
+    pub fn unit(&self) -> f64 {
+        if self.mean_square > 0.0 { self.mean_square.sqrt() } else { 1.0 }
+    }
+
+    /// Adds the mean square of an epoch. Returns the old unit divided by the new one; 1 if there is no old unit.
+    ///
+    /// The running mean is the plain mean of the first 20 epochs, and exponential after that.
+    pub fn add(&mut self, mean_square: f64) -> f64 {
+        let old = (self.mean_square > 0.0).then(|| self.unit());
+        self.epochs = (self.epochs + 1).min(20);
+        self.mean_square += (mean_square - self.mean_square) / f64::from(self.epochs);
+        old.map_or(1.0, |old| old / self.unit())
+    }
+}
+
+/// The scales of reward and cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalScales {
+    /// Scale of the reward.
+    pub reward: SignalScale,
+    /// Scale of the cost.
+    pub cost: SignalScale,
+}
+
 /// Policy and critics with their optimisers.
 #[derive(Clone, Debug)]
 pub struct Agent {
@@ -38,6 +77,8 @@ pub struct Agent {
     pub critics_c: Vec<Critic>,
     /// Kind of each cost critic.
     pub cost_kinds: Vec<CostCritic>,
+    /// Units of the critics. `None`: the critics learn values in the units of the task.
+    pub scales: Option<SignalScales>,
 }
 
 /// A tensor of a checkpoint.
@@ -92,6 +133,31 @@ impl Agent {
             critic_r: critic(1),
             critics_c: (0..cost_kinds.len()).map(|k| critic(2 + k)).collect(),
             cost_kinds: cost_kinds.to_vec(),
+            scales: Some(SignalScales::default()),
+        }
+    }
+
+    /// Units in which the critics learn: that of the reward, then those of the cost critics.
+    pub fn units(&self) -> Vec<f64> {
+        let SignalScales { reward, cost } = self.scales.unwrap_or_default();
+        let cost_unit = |kind: &CostCritic| match kind {
+            CostCritic::Value | CostCritic::Root => cost.unit(),
+            CostCritic::Variance => cost.unit() * cost.unit(),
+        };
+        std::iter::once(reward.unit()).chain(self.cost_kinds.iter().map(cost_unit)).collect()
+    }
+
+    /// Adds the mean squares of the discounted sums of an epoch to the scales. The critics keep their values in the
+    /// units of the task.
+    pub fn rescale(&mut self, reward: f64, cost: f64) {
+        let Some(scales) = &mut self.scales else { return };
+        let (reward, cost) = (scales.reward.add(reward), scales.cost.add(cost));
+        self.critic_r.net.scale_outputs(reward as f32);
+        for (critic, kind) in self.critics_c.iter_mut().zip(&self.cost_kinds) {
+            critic.net.scale_outputs(match kind {
+                CostCritic::Value | CostCritic::Root => cost as f32,
+                CostCritic::Variance => (cost * cost) as f32,
+            });
         }
     }
 

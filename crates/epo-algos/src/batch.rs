@@ -97,6 +97,29 @@ impl Rollout {
         self.logp.is_empty()
     }
 
+    /// The mean square of `G_t = γ G_{t−1} + x_t`, the discounted sums of a signal over the past of each episode. Sums
+    /// begin anew with the rollout.
+    fn mean_square(&self, signal: &[f64], gamma: f64) -> f64 {
+        let mut total = 0.0;
+        for (signal, outcome) in signal.chunks(self.n_steps).zip(self.outcome.chunks(self.n_steps)) {
+            let mut sum = 0.0;
+            for (x, outcome) in signal.iter().zip(outcome) {
+                sum = gamma * sum + x;
+                total += sum * sum;
+                if outcome.is_done() {
+                    sum = 0.0;
+                }
+            }
+        }
+        total / self.len().max(1) as f64
+    }
+
+    /// Standard deviation of the cost of a step.
+    pub fn step_cost_std(&self) -> f64 {
+        let m = mean(&self.cost);
+        mean_of(self.cost.iter().map(|c| (c - m) * (c - m)), self.len()).sqrt()
+    }
+
     /// The parts of the environments, emptied, to be filled in parallel.
     pub fn lanes(&mut self) -> Vec<Lane<'_>> {
         let (t, o, a) = (self.n_steps, self.obs_len, self.act_len);
@@ -214,6 +237,8 @@ pub struct Estimate {
     pub value: Vec<f64>,
     /// Target that the critic is trained towards.
     pub target: Vec<f64>,
+    /// Unit of the network's output: value = unit × output.
+    pub unit: f64,
     next_value: Vec<f64>,
     out: Vec<f32>,
     ws: Option<Workspace>,
@@ -275,10 +300,15 @@ impl Estimator {
     pub fn estimate<'a>(
         &'a mut self,
         rollout: &'a Rollout,
-        agent: &Agent,
+        agent: &mut Agent,
         discount: &Discount,
     ) -> Result<Batch<'a>, UpdateError> {
         let Self { adv_r, adv_c, reward, costs, excess } = self;
+        agent.rescale(
+            rollout.mean_square(&rollout.reward, discount.gamma),
+            rollout.mean_square(&rollout.cost, discount.gamma_c),
+        );
+        let units = agent.units();
         costs.resize_with(agent.cost_kinds.len(), Estimate::default);
         adv_c.resize_with(agent.cost_kinds.len(), Vec::new);
 
@@ -287,7 +317,10 @@ impl Estimator {
         for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
             jobs.push((&critic.net, estimate, *kind == CostCritic::Root));
         }
-        jobs.into_par_iter().for_each(|(net, estimate, root)| estimate.evaluate(net, rollout, root));
+        jobs.into_par_iter().zip(units).for_each(|((net, estimate, root), unit)| {
+            estimate.unit = unit;
+            estimate.evaluate(net, rollout, root);
+        });
 
         // advantages and targets
         reward.advantages(rollout, &rollout.reward, discount.gamma, discount.lambda, adv_r);
@@ -322,7 +355,8 @@ impl Estimator {
 impl Estimate {
     /// Fills `value` and `next_value`. With `root`, the value is `|u|` of the output `u`.
     fn evaluate(&mut self, net: &Mlp, rollout: &Rollout, root: bool) {
-        let read = |v: f32| if root { f64::from(v).abs() } else { f64::from(v) };
+        let unit = self.unit;
+        let read = |v: f32| unit * if root { f64::from(v).abs() } else { f64::from(v) };
         let n = rollout.len();
         let ws = self.ws.get_or_insert_with(|| net.workspace(256));
         self.out.resize(n, 0.0);
@@ -385,10 +419,16 @@ pub(crate) fn mean(x: &[f64]) -> f64 {
     x.iter().sum::<f64>() / x.len().max(1) as f64
 }
 
+fn mean_of(x: impl Iterator<Item = f64>, n: usize) -> f64 {
+    x.sum::<f64>() / n.max(1) as f64
+}
+
+/// Subtracts the mean and divides by the standard deviation. Numbers that differ by rounding only become 0.
 fn standardise(x: &mut [f64]) {
     let m = mean(x);
-    let var = x.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / x.len().max(1) as f64;
-    let scale = 1.0 / (var.sqrt() + 1e-8);
+    let (var, square) =
+        (mean_of(x.iter().map(|v| (v - m) * (v - m)), x.len()), mean_of(x.iter().map(|v| v * v), x.len()));
+    let scale = if var > 1e-24 * square { 1.0 / var.sqrt() } else { 0.0 };
     x.iter_mut().for_each(|v| *v = (*v - m) * scale);
 }
 
@@ -405,6 +445,7 @@ mod tests {
         for (critic, params) in agent.critics_c.iter_mut().zip(costs) {
             critic.net.set_params(params);
         }
+        agent.scales = None;
         agent
     }
 
@@ -466,7 +507,7 @@ mod tests {
         ];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         let discount = Discount { gamma: 0.5, lambda: 0.0, ..Discount::default() };
-        let batch = estimator.estimate(&rollout, &agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
+        let batch = estimator.estimate(&rollout, &mut agent(&[], [1.0, 0.0], &[]), &discount).unwrap();
         assert_eq!(batch.reward.target, [11.0, 14.0, 1.0, 26.0]);
         assert_eq!(batch.adv_mean, (1.0 - 6.0 - 29.0 - 14.0) / 4.0);
         let (m, v) = (mean(batch.adv_r), mean(&batch.adv_r.iter().map(|a| a * a).collect::<Vec<_>>()));
@@ -483,8 +524,8 @@ mod tests {
         let kinds = [CostCritic::Value, CostCritic::Variance, CostCritic::Root];
         let (rollout, mut estimator) = (rollout(&rows), Estimator::default());
         // u = −2: the root is |u|
-        let agent = agent(&kinds, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
-        let batch = estimator.estimate(&rollout, &agent, &discount).unwrap();
+        let mut agent = agent(&kinds, [0.0, 0.0], &[[0.0, 2.0], [0.0, 3.0], [0.0, -2.0]]);
+        let batch = estimator.estimate(&rollout, &mut agent, &discount).unwrap();
         assert_eq!(batch.costs[0].target, [1.75, 1.0]);
         assert_eq!(batch.adv_c[0], [0.375, -0.375]);
         assert_eq!(batch.costs[1].target, [0.421_875, 0.0]);
@@ -498,7 +539,8 @@ mod tests {
         let rollout =
             rollout(&[(0.0, 2.0, 0.0, Terminated, Some(0.0)), (0.0, 2.0, 0.0, Terminated, Some(0.0))]);
         let mut estimator = Estimator::default();
-        let batch = estimator.estimate(&rollout, &agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
+        let batch =
+            estimator.estimate(&rollout, &mut agent(&[], [0.0, 0.0], &[]), &Discount::default()).unwrap();
         assert_eq!(batch.adv_r, [0.0, 0.0]);
     }
 
@@ -507,8 +549,8 @@ mod tests {
         let rollout =
             rollout(&[(0.0, 1.0, 0.0, Terminated, Some(0.0)), (0.0, f64::NAN, 0.0, Terminated, Some(0.0))]);
         let mut estimator = Estimator::default();
-        let agent = agent(&[], [0.0, 0.0], &[]);
-        let error = estimator.estimate(&rollout, &agent, &Discount::default()).unwrap_err();
+        let mut agent = agent(&[], [0.0, 0.0], &[]);
+        let error = estimator.estimate(&rollout, &mut agent, &Discount::default()).unwrap_err();
         assert_eq!(error.to_string(), "reward advantage is NaN (sample 1)");
     }
 
@@ -530,10 +572,10 @@ mod tests {
         cut.set_steps(3);
         fill(&mut cut);
         fill(&mut made);
-        let agent = agent(&[CostCritic::Value], [0.5, 0.1], &[[0.2, 0.3]]);
+        let mut agent = agent(&[CostCritic::Value], [0.5, 0.1], &[[0.2, 0.3]]);
         let (mut a, mut b) = (Estimator::default(), Estimator::default());
-        let a = a.estimate(&cut, &agent, &Discount::default()).unwrap();
-        let b = b.estimate(&made, &agent, &Discount::default()).unwrap();
+        let a = a.estimate(&cut, &mut agent, &Discount::default()).unwrap();
+        let b = b.estimate(&made, &mut agent, &Discount::default()).unwrap();
         assert_eq!((cut.len(), &cut.obs, &cut.reward), (6, &made.obs, &made.reward));
         assert_eq!((a.adv_r, a.adv_c, &a.reward.target), (b.adv_r, b.adv_c, &b.reward.target));
     }

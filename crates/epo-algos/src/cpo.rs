@@ -10,10 +10,10 @@
 //! search  Δ, 0.8Δ, …: KL ≤ δ; cost surrogate rises by at most max(−c, 0); reward surrogate does not fall in cases 2–4
 //! ```
 //! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: c is in the unit of b by
-//! default, `c_scale = 1−γ` (OmniSafe compares an episode's cost with a per-step gradient: `c_scale = 1`); KL
-//! is summed over action dimensions, so δ = 0.01 is twice as strict for two actions; ν has `λc + r`, as g
-//! points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill convention; the tests
-//! compare with brute force).
+//! default, `c_scale = 1 / episode length`, as in the original code (OmniSafe compares an episode's cost with a
+//! per-step gradient: `c_scale = 1`); KL is summed over action dimensions, so δ = 0.01 is twice as strict for two
+//! actions; ν has `λc + r`, as g points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill
+//! convention; the tests compare with brute force).
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -37,8 +37,8 @@ epo_core::parameters! {
     pub struct CpoParams {
         /// Size δ of the trust region, in nat: the KL divergence of a step is at most δ.
         pub target_kl: f64 = 0.01,
-        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 − γ of the cost, which is the unit of
-        /// the cost gradient. OmniSafe uses 1, the original code 1 / episode length.
+        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 / mean episode length, as in the original
+        /// code. The cost gradient is that of a mean over steps, so `auto` has its unit. OmniSafe uses 1.
         #[serde(with = "auto")]
         pub c_scale: Option<f64> = None,
         /// Maximum number of iterations of a conjugate-gradient solve.
@@ -90,8 +90,8 @@ impl AlgoSpec for CpoParams {
         not_negative(&[("algo.damping", self.damping), ("algo.critic_lr", self.critic_lr)])
     }
 
-    fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method {
-        Method::Own(Box::new(Cpo::new(self.clone(), update, discount.gamma_c)))
+    fn method(&self, update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::Own(Box::new(Cpo::new(self.clone(), update)))
     }
 }
 
@@ -173,11 +173,17 @@ impl Dual {
     }
 }
 
+impl CpoParams {
+    /// The violation c in the unit of the cost gradient, which is that of a mean over steps.
+    fn c(&self, cost: CostReading) -> f64 {
+        self.c_scale.unwrap_or(1.0 / cost.length().max(1.0)) * cost.excess()
+    }
+}
+
 /// The update of CPO. Nothing but buffers is carried from one epoch to the next.
 #[derive(Debug)]
 pub struct Cpo {
     params: CpoParams,
-    c_scale: f64,
     critic_config: UpdateConfig,
     region: TrustRegion,
     critics: Vec<CriticBuffers>,
@@ -185,18 +191,16 @@ pub struct Cpo {
 }
 
 impl Cpo {
-    /// The update at the start of training. `gamma` is the discount of the cost. Of `config`, the weight decay and the
-    /// gradient clip of the critics are used.
-    pub fn new(params: CpoParams, config: &UpdateConfig, gamma: f64) -> Self {
+    /// The update at the start of training. Of `config`, the weight decay and the gradient clip of the critics are used.
+    pub fn new(params: CpoParams, config: &UpdateConfig) -> Self {
         let critic_config = UpdateConfig {
             passes: params.critic_passes,
             minibatch: params.critic_minibatch,
             critic_lr: params.critic_lr,
             ..config.clone()
         };
-        let c_scale = params.c_scale.unwrap_or(1.0 - gamma);
         let (region, critics, shuffles) = Default::default();
-        Self { params, c_scale, critic_config, region, critics, shuffles }
+        Self { params, critic_config, region, critics, shuffles }
     }
 
     /// Makes the step of the policy and returns its metrics.
@@ -295,7 +299,7 @@ impl Algorithm for Cpo {
         cost: CostReading,
         epoch: Epoch,
     ) -> Result<UpdateReport, UpdateError> {
-        let mut values = self.step(agent, batch, self.c_scale * cost.excess())?;
+        let mut values = self.step(agent, batch, self.params.c(cost))?;
         let Self { critics, critic_config, shuffles, .. } = self;
         let context = shuffles.context(batch, critic_config, epoch);
         let jobs = critic_jobs(&mut agent.critic_r, &mut agent.critics_c, critics, &context);
@@ -410,5 +414,12 @@ mod tests {
             !no_cost_while_violated.step(&[1.0], &[0.0], 0.0, 0.0, 1.0, &mut step),
             "{no_cost_while_violated:?}"
         );
+    }
+
+    #[test]
+    fn the_violation_is_that_of_a_mean_step() {
+        let cost = CostReading::new(45.0, 25.0).unwrap().of_episodes(100, 1000.0);
+        assert_eq!(CpoParams::default().c(cost), 20.0 / 1000.0);
+        assert_eq!(CpoParams { c_scale: Some(1.0), ..CpoParams::default() }.c(cost), 20.0, "OmniSafe's");
     }
 }

@@ -12,7 +12,7 @@ use epo_nn::{Mlp, Workspace, add_l2_and_clip, narrow, prefetch_rows};
 use crate::batch::mean;
 use crate::context::UpdateContext;
 use crate::pmn::critic_loss;
-use crate::{Batch, Critic, UpdateError, report};
+use crate::{Batch, Critic, Estimate, UpdateError, report};
 
 /// Buffers of one critic, reused from epoch to epoch.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(crate) struct CriticJob<'a> {
     critic: &'a mut Critic,
     buffers: &'a mut CriticBuffers,
     target: &'a [f64],
+    /// Unit of the network's output.
+    unit: f64,
 }
 
 /// All critics of an agent as jobs, the reward critic first.
@@ -52,9 +54,12 @@ pub(crate) fn critic_jobs<'a>(
 ) -> Vec<CriticJob<'a>> {
     let critics: Vec<&mut Critic> = std::iter::once(critic_r).chain(critics_c).collect();
     buffers.resize_with(critics.len(), || CriticBuffers::new(&critics[0].net, context.config.minibatch));
-    let targets = std::iter::once(context.batch.reward).chain(context.batch.costs).map(|e| &e.target[..]);
-    let jobs = critics.into_iter().zip(buffers).zip(targets).enumerate();
-    let job = |(index, ((critic, buffers), target))| CriticJob { index, done: 0, critic, buffers, target };
+    let estimates = std::iter::once(context.batch.reward).chain(context.batch.costs);
+    let jobs = critics.into_iter().zip(buffers).zip(estimates).enumerate();
+    let job = |(index, ((critic, buffers), estimate))| {
+        let Estimate { target, unit, .. }: &Estimate = estimate;
+        CriticJob { index, done: 0, critic, buffers, target, unit: *unit }
+    };
     jobs.map(job).collect()
 }
 
@@ -65,17 +70,17 @@ impl CriticBuffers {
         &mut self,
         net: &Mlp,
         obs: &[f32],
-        target: &[f64],
+        (target, unit): (&[f64], f64),
         index: &[u32],
         l2: f64,
         max_norm: f64,
     ) -> (f64, f64) {
         self.ws.gather(obs, index);
-        let scale = 1.0 / index.len() as f64;
+        let (scale, per_unit) = (1.0 / index.len() as f64, 1.0 / unit);
         let mut loss = 0.0;
         self.dout.clear();
         for (&v, &i) in net.forward(&mut self.ws).iter().zip(index) {
-            let (value, slope) = critic_loss(target[i as usize], f64::from(v));
+            let (value, slope) = critic_loss(target[i as usize] * per_unit, f64::from(v));
             loss += scale * value;
             self.dout.push(narrow(scale * slope));
         }
@@ -100,7 +105,7 @@ impl CriticJob<'_> {
             if let Some((_, next)) = minibatches.peek() {
                 prefetch_rows(obs, net.inputs(), next);
             }
-            let (loss, norm) = self.buffers.gradient(net, obs, self.target, index, l2, max_norm);
+            let (loss, norm) = self.buffers.gradient(net, obs, (self.target, self.unit), index, l2, max_norm);
             if !norm.is_finite() {
                 let what = if self.index == 0 {
                     "gradient of the reward critic"
@@ -185,7 +190,8 @@ mod tests {
         let mut net = Mlp::new(&[1, 1], &mut Stream::new(0, Purpose::Init, 0));
         net.set_params(&[2.0, 1.0]);
         let mut work = CriticBuffers::new(&net, 2);
-        let (loss, norm) = work.gradient(&net, &[1.0, 50.0, 3.0], &[2.0, 0.0, 8.0], &[0, 2], 0.1, 40.0);
+        let (loss, norm) =
+            work.gradient(&net, &[1.0, 50.0, 3.0], (&[2.0, 0.0, 8.0], 1.0), &[0, 2], 0.1, 40.0);
         assert!((loss - 1.5).abs() < 1e-7, "{loss}");
         assert!((norm - (1.6_f64 * 1.6 + 0.04).sqrt()).abs() < 1e-6, "{norm}");
         assert!((work.grad[0] + 1.6).abs() < 1e-6 && (work.grad[1] - 0.2).abs() < 1e-6, "{:?}", work.grad);

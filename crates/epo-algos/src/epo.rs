@@ -1,30 +1,32 @@
 //! EPO: an exterior penalty whose shape depends on the distance from the limit.
 //!
 //! ```text
-//! F̂ = (J_c − d) / s_k                        0 stays the limit; s_k = scale · max(d, 1)
-//! α from F̂, Ψ = e^{min(k F̂, ψ_max)} / μ       both constant during the epoch
-//! L̂(θ) = F̂ + (κ/s_k) E[max(ρ A_c, clip(ρ) A_c)],   κ = 1/(1−γ),   A_c = α A_N + (1−α) A_√F
-//! L(θ) = (−E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L̂))) / (1 + w),   Φ(x) = α x + (1−α) x²
-//! μ ← clamp(μ e^{−η F̂}, μ_min, μ_max), |F̂| ≤ 1                        once per epoch
+//! F̂ = (J_c + z e − d) / d                                 violation in units of the limit; e = standard error of J_c
+//! α from F̂,   x = sp_β(F̂),   Φ(x) = α x + (1−α) x²         Penalty Metric Network: region, filter, weighting
+//! Ψ = e^{min(F̂, ψ_max)} / μ                               penalty factor
+//! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; 1/μ on the limit
+//! A = (A_r − w Â_c) / (1 + w),   Â_c = α Â_N + (1−α) Â_√F   each advantage divided by its root mean square
+//! L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)]
+//! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ 19                 once per epoch, unless w_max acts above the limit; then
+//! ln w_max ← ln w_max + η_w min(F̂, 1), w_max ≤ 19          the bound rises slowly instead
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued
-//! in `docs/epo.md`: `max` in the cost clip (the printed `min` removes the corrective gradient; `cost_clip` selects
-//! it), d outside the targets of the critics, a μ that recovers, a loss divided by 1 + w, and a coefficient
-//! `w = Ψ Φ'(x) sp'(L̂) κ/s_k` of the cost gradient that is computed over the whole batch once per pass, because
-//! `Φ(sp(E[·]))` of 64 samples is biased. With `joint_clip` one clip around A_r − w A_c replaces the two:
-//! E[min(ρ A, clip(ρ) A)], as in PPO-Lagrangian. The released code of the authors is `epo_released.rs`.
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in
+//! `docs/algorithms/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
+//! violation is measured in units of the limit and the advantages in units of their size, so that no parameter depends on
+//! the unit of a cost or a reward; μ recovers; the penalty's share of the update is bounded; d stays outside the
+//! targets of the critics. The released code of the authors is `epo_released.rs`.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{check_clip, positive, require};
+use crate::config::{check_clip, not_negative, positive, require};
 use crate::objective::{from_state, to_state};
 use crate::pmn::{PenaltyFunction, Smooth, alpha_by_region, penalty_factor};
-use crate::report::{ALPHA, COST_WEIGHT, F_HAT, KL, MU, PENALTY, PSI};
+use crate::report::{ALPHA, COST_WEIGHT, F_HAT, KL, MU, PSI};
 use crate::{
-    AlgoInfo, AlgoSpec, CostClip, CostCritic, Discount, Method, Minibatch, Objective, RestoreError,
-    UpdateConfig, UpdateError, add_cost_gradient, clipped_surrogate, cost_surrogate,
+    AlgoInfo, AlgoSpec, CostCritic, Discount, Method, Minibatch, Objective, RestoreError, UpdateConfig,
+    UpdateError, clipped_surrogate,
 };
 
 /// Which streams of the Penalty Metric Network take part.
@@ -49,28 +51,8 @@ pub enum QuadStream {
     Shared,
 }
 
-/// The unit that the violation is divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScaleBy {
-    /// The standard deviation of the episode costs in the batch, at least 1 and at least a tenth of the limit.
-    Spread,
-    /// The limit, at least 1.
-    Limit,
-}
-
-/// The rule that changes μ from one epoch to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MuLaw {
-    /// Multiplies μ by `e^{−η F̂}`: in proportion to the distance from the limit, in both directions. `mu_rate` is η.
-    Proportional,
-    /// Multiplies μ by `mu_decay` above the limit and by `mu_feasible` within it, whatever the distance.
-    Step,
-}
-
 epo_core::parameters! {
-    /// Parameters of EPO.
+    /// Parameters of EPO. None of them depends on the unit of a reward or a cost.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct EpoParams {
@@ -82,41 +64,24 @@ epo_core::parameters! {
         pub smooth: Smooth = Smooth::Softplus,
         /// Sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the limit.
         pub sharpness: f64 = 4.0,
-        /// Unit of the violation F̂: `limit`, or `spread`, the standard deviation of the episode costs.
-        pub scale_by: ScaleBy = ScaleBy::Limit,
-        /// Factor on that unit. A smaller value moves the regions and the growth of Ψ closer to the limit. With 2 the
-        /// far region begins at three times the limit.
-        pub scale: f64 = 2.0,
+        /// Safety margin z, in standard errors of the measured cost. The cost settles that far below the limit. With 0
+        /// it settles on the limit.
+        pub margin: f64 = 1.0,
         /// Values of F̂ where the near region ends and where the far region begins.
         pub alpha_thresholds: [f64; 2] = [0.5, 1.0],
-        /// Slope k in Ψ = e^{k F̂}/μ. With 0, Ψ is 1/μ.
-        pub psi_slope: f64 = 1.0,
         /// Upper bound on the exponent of Ψ.
         pub psi_max: f64 = 5.0,
         /// Penalty factor μ in the first epoch. A smaller μ is stricter.
         pub mu_init: f64 = 1.0,
-        /// Upper bound on μ (raised to `mu_init` if that is larger). It prevents μ from drifting while the cost is far
-        /// below the limit.
-        pub mu_max: f64 = 5.0,
-        /// Rule that changes μ after each epoch: `proportional` or `step`.
-        pub mu_law: MuLaw = MuLaw::Proportional,
-        /// Rate η of the rule `proportional`: an epoch changes ln μ by −η F̂, and by at most η.
-        pub mu_rate: f64 = 0.07,
-        /// Factor of the rule `step` on μ after an epoch above the limit.
-        pub mu_decay: f64 = 0.95,
-        /// Factor of the rule `step` on μ after an epoch within the limit. Below 1 it is the literal reading of the
-        /// paper ("decrease"); above 1 it lets μ recover, up to `mu_max`.
-        pub mu_feasible: f64 = 1.05,
-        /// Lower bound on μ. A finite μ is exact where α = 1 (Corollary 1); a lower one takes longer to recover.
-        pub mu_min: f64 = 0.1,
+        /// Rate η of μ: an epoch changes ln μ by −η F̂, and by at most η.
+        pub mu_rate: f64 = 0.08,
+        /// Upper bound on the penalty's share w/(1 + w) of an update, in the first epoch.
+        pub share_max: f64 = 0.8,
+        /// Rate η_w of that bound: an epoch above the limit in which it acts raises ln w_max by η_w F̂, and by at most η_w.
+        /// The share never exceeds 0.95.
+        pub share_rate: f64 = 0.005,
         /// Half-width ε of the clip of the probability ratio.
         pub clip: f64 = 0.2,
-        /// Clip of the cost surrogate: `max`, `min` (as printed in the paper) or `none`.
-        pub cost_clip: CostClip = CostClip::Max,
-        /// Divide the loss by 1 + w, where w is the weight of the cost gradient, as PPO-Lagrangian does.
-        pub normalize_loss: bool = true,
-        /// Use one clip around A_r − w A_c instead of one around each advantage. `cost_clip` then only enters w.
-        pub joint_clip: bool = false,
     }
 }
 
@@ -129,13 +94,8 @@ impl AlgoSpec for EpoParams {
         headlines: &[("α", ALPHA), ("μ", MU), ("KL", KL)],
     };
 
-    /// On velocity tasks the cost responds to the weight within a few epochs, so μ may change faster. With a clip for
-    /// each advantage the KL stop was never reached there and the weight grew without bound (`docs/results.md`).
-    fn preset(family: TaskFamily) -> Self {
-        match family {
-            TaskFamily::Navigation => Self::default(),
-            TaskFamily::Velocity => Self { mu_rate: 0.3, joint_clip: true, ..Self::default() },
-        }
+    fn preset(_family: TaskFamily) -> Self {
+        Self::default()
     }
 
     fn cost_critics(&self) -> &'static [CostCritic] {
@@ -150,16 +110,12 @@ impl AlgoSpec for EpoParams {
         check_clip(self.clip)?;
         positive(&[
             ("algo.sharpness", self.sharpness),
-            ("algo.scale", self.scale),
             ("algo.mu_init", self.mu_init),
-            ("algo.mu_max", self.mu_max),
-            ("algo.mu_min", self.mu_min),
             ("algo.mu_rate", self.mu_rate),
-            ("algo.mu_decay", self.mu_decay),
-            ("algo.mu_feasible", self.mu_feasible),
         ])?;
-        require(&[("algo.mu_min", self.mu_min)], |v| v <= self.mu_init, "must not exceed mu_init")?;
-        require(&[("algo.psi_slope", self.psi_slope)], |_| true, "must be a finite number")?;
+        not_negative(&[("algo.margin", self.margin), ("algo.share_rate", self.share_rate)])?;
+        let share = [("algo.share_max", self.share_max)];
+        require(&share, |v| (0.5..1.0).contains(&v), "must be at least 0.5 and below 1")?;
         let [near, far] = self.alpha_thresholds;
         require(
             &[("algo.alpha_thresholds", near)],
@@ -170,8 +126,8 @@ impl AlgoSpec for EpoParams {
         check_psi_max(self.psi_max)
     }
 
-    fn method(&self, _update: &UpdateConfig, discount: &Discount) -> Method {
-        Method::FirstOrder(Box::new(Epo::new(self.clone(), discount.gamma_c)))
+    fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
+        Method::FirstOrder(Box::new(Epo::new(self.clone())))
     }
 }
 
@@ -180,15 +136,31 @@ pub(crate) fn check_psi_max(psi_max: f64) -> Result<(), UpdateError> {
     require(&[("algo.psi_max", psi_max)], |v| v <= 700.0, "must be at most 700, so that e^ψ is finite")
 }
 
+/// The largest violation F̂ that is told apart. It is also the violation of any cost if the limit is 0.
+const F_MAX: f64 = 100.0;
+
 impl EpoParams {
-    /// The unit `s_k` that the violation is divided by. It is never 0.
-    pub fn unit(&self, cost: CostReading) -> f64 {
-        let raw = match self.scale_by {
-            ScaleBy::Spread => cost.spread().max(0.1 * cost.limit()),
-            ScaleBy::Limit => cost.limit(),
-        };
-        self.scale * raw.max(1.0) // one unit of cost if the limit or the spread is 0
+    /// The violation F̂ in units of the limit, at most [`F_MAX`]. Without a limit (d = 0), any cost is as far as can be.
+    pub fn violation(&self, cost: CostReading) -> f64 {
+        let excess = cost.excess() + self.margin * cost.standard_error();
+        match excess / cost.limit() {
+            f_hat if f_hat.is_finite() => f_hat.min(F_MAX),
+            _ if excess > 0.0 => F_MAX,
+            _ => 0.0,
+        }
     }
+}
+
+/// The weight whose share `w/(1 + w)` of the update is 0.95. The bound on the weight does not rise above it, and μ neither:
+/// on the limit the share of the penalty is at least 0.05.
+const W_MAX: f64 = 19.0;
+
+/// The training state: what the next epoch takes over from this one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct EpoState {
+    mu: f64,
+    /// Bound on the weight w of the cost.
+    w_max: f64,
 }
 
 /// The objective of EPO with its penalty factor.
@@ -196,114 +168,91 @@ impl EpoParams {
 pub struct Epo {
     /// Parameters of the algorithm.
     pub params: EpoParams,
-    /// Factor κ = 1/(1−γ) from a mean advantage to a change of J_c.
-    kappa: f64,
-    /// μ of the next epoch. This is the training state.
-    mu_next: f64,
-    epoch: EpochConstants,
-    /// Weight w of the cost gradient in this pass.
-    weight: f64,
-    /// Penalty ΨΦ before this pass.
-    penalty: f64,
-}
-
-/// The quantities that stay constant during one epoch.
-#[derive(Clone, Copy, Debug)]
-struct EpochConstants {
-    unit: f64,
+    /// μ and the bound on w of the next epoch.
+    next: EpoState,
     f_hat: f64,
     alpha: f64,
     mu: f64,
     psi: f64,
+    /// Weight w of the cost.
+    weight: f64,
+    /// Shares of the streams: α and 1 − α.
+    shares: [f64; 2],
+    /// One over the root mean square of each stream's advantage.
+    streams: [f64; 2],
 }
 
 impl Epo {
-    /// The objective at the start of training. `gamma` is the discount of the cost.
-    pub fn new(params: EpoParams, gamma: f64) -> Self {
-        let epoch = EpochConstants { unit: 1.0, f_hat: 0.0, alpha: 1.0, mu: params.mu_init, psi: 0.0 };
-        Self { kappa: 1.0 / (1.0 - gamma), mu_next: params.mu_init, epoch, weight: 0.0, penalty: 0.0, params }
+    /// The objective at the start of training.
+    pub fn new(params: EpoParams) -> Self {
+        let next = EpoState { mu: params.mu_init, w_max: params.share_max / (1.0 - params.share_max) };
+        let (f_hat, alpha, mu, psi, weight) = (0.0, 1.0, next.mu, 0.0, 0.0);
+        Self { params, next, f_hat, alpha, mu, psi, weight, shares: [1.0, 0.0], streams: [0.0; 2] }
     }
 
-    /// The cost advantage `A_c = α A_N + (1−α) A_√F` of sample `i`, or that of the only stream.
+    /// The cost advantage `Â_c` of sample `i`.
     fn adv_c(&self, mb: &Minibatch<'_>, i: usize) -> f64 {
-        match mb.adv_c {
-            [near, far] => self.epoch.alpha * near[i] + (1.0 - self.epoch.alpha) * far[i],
-            streams => streams[0][i],
-        }
-    }
-
-    /// The penalty `Ψ Φ(sp(L̂))` and its derivative with respect to the mean cost surrogate `E[…]`, which is `w`.
-    pub fn penalty(&self, surr_c: f64) -> (f64, f64) {
-        let EpochConstants { unit, f_hat, alpha, psi, .. } = self.epoch;
-        let EpoParams { smooth, sharpness, .. } = self.params;
-        let l_hat = f_hat + self.kappa / unit * surr_c;
-        let (value, slope) = PenaltyFunction { smooth, sharpness, alpha, psi }.at(l_hat);
-        (value, slope * self.kappa / unit)
+        let near = mb.adv_c[0][i] * self.streams[0];
+        let far = mb.adv_c.get(1).map_or(0.0, |adv| adv[i] * self.streams[1]);
+        self.shares[0] * near + self.shares[1] * far
     }
 }
 
 impl Objective for Epo {
     fn begin(&mut self, cost: CostReading) {
         let p = &self.params;
-        let unit = p.unit(cost);
-        let f_hat = cost.excess() / unit;
-        let alpha = match p.pmn {
-            Pmn::Both => alpha_by_region(f_hat, p.alpha_thresholds),
+        self.f_hat = p.violation(cost);
+        self.alpha = match p.pmn {
+            Pmn::Both => alpha_by_region(self.f_hat, p.alpha_thresholds),
             Pmn::Linear => 1.0,
             Pmn::Quadratic => 0.0,
         };
-        let mu = self.mu_next;
-        let psi = penalty_factor(f_hat, mu, p.psi_slope, p.psi_max);
-        self.epoch = EpochConstants { unit, f_hat, alpha, mu, psi };
-        let factor = match p.mu_law {
-            MuLaw::Proportional => (-p.mu_rate * f_hat.clamp(-1.0, 1.0)).exp(),
-            MuLaw::Step if f_hat > 0.0 => p.mu_decay,
-            MuLaw::Step => p.mu_feasible,
+        let EpoState { mu, w_max } = self.next;
+        self.mu = mu;
+        self.psi = penalty_factor(self.f_hat, mu, 1.0, p.psi_max);
+        let penalty =
+            PenaltyFunction { smooth: p.smooth, sharpness: p.sharpness, alpha: self.alpha, psi: self.psi };
+        let at_limit = match p.smooth {
+            Smooth::Softplus => 0.5,
+            Smooth::Relu => 1.0,
         };
-        self.mu_next = (mu * factor).clamp(p.mu_min, p.mu_max.max(p.mu_init));
+        let weight = penalty.at(self.f_hat).1 / at_limit;
+        self.weight = weight.min(w_max);
+        let distance = self.f_hat.clamp(-1.0, 1.0);
+        self.next = if distance > 0.0 && self.weight < weight {
+            EpoState { mu, w_max: (w_max * (p.share_rate * distance).exp()).min(W_MAX.max(w_max)) }
+        } else {
+            EpoState { mu: (mu.ln() - p.mu_rate * distance).exp().min(W_MAX.max(p.mu_init)), w_max }
+        };
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {
-        let surr_c = cost_surrogate(whole, self.params.cost_clip, self.params.clip, |i| self.adv_c(whole, i));
-        (self.penalty, self.weight) = self.penalty(surr_c);
-    }
-
-    fn reads_whole_batch(&self) -> bool {
-        true
+        self.shares = if whole.adv_c.len() == 2 { [self.alpha, 1.0 - self.alpha] } else { [1.0, 0.0] };
+        for (factor, adv) in self.streams.iter_mut().zip(whole.adv_c) {
+            let square = adv.iter().map(|a| a * a).sum::<f64>() / adv.len() as f64;
+            *factor = if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 };
+        }
     }
 
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
-        let EpoParams { clip, cost_clip, .. } = self.params;
         let w = self.weight;
-        let scale = if self.params.normalize_loss { 1.0 / (1.0 + w) } else { 1.0 };
-        let loss = if self.params.joint_clip {
-            clipped_surrogate(mb, clip, |i| mb.adv_r[i] - w * self.adv_c(mb, i), dlogp)
-        } else {
-            let reward_loss = clipped_surrogate(mb, clip, |i| mb.adv_r[i], dlogp);
-            reward_loss + w * add_cost_gradient(mb, cost_clip, clip, w, |i| self.adv_c(mb, i), dlogp)
-        };
-        dlogp.iter_mut().for_each(|g| *g *= scale);
-        scale * loss
+        let adv = |i: usize| (mb.adv_r[i] - w * self.adv_c(mb, i)) / (1.0 + w);
+        clipped_surrogate(mb, self.params.clip, adv, dlogp)
     }
 
     fn report(&self) -> Vec<(Metric, f64)> {
-        let EpochConstants { f_hat, alpha, mu, psi, .. } = self.epoch;
-        vec![
-            (F_HAT, f_hat),
-            (ALPHA, alpha),
-            (MU, mu),
-            (PSI, psi),
-            (PENALTY, self.penalty),
-            (COST_WEIGHT, self.weight),
-        ]
+        let Self { f_hat, alpha, mu, psi, weight, .. } = *self;
+        vec![(F_HAT, f_hat), (ALPHA, alpha), (MU, mu), (PSI, psi), (COST_WEIGHT, weight)]
     }
 
     fn state(&self) -> Value {
-        to_state(&self.mu_next) // `begin` computes the rest again
+        to_state(&self.next) // `begin` computes the rest again
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {
-        self.mu_next = from_state(state)?;
+        // version 0.3 saved μ alone; its runs can be read, not continued
+        let mu_alone = |_| from_state(state).map(|mu| EpoState { mu, ..self.next });
+        self.next = from_state(state).or_else(mu_alone)?;
         Ok(())
     }
 }
@@ -312,261 +261,187 @@ impl Objective for Epo {
 mod tests {
     use super::*;
 
-    /// Numbers that are easy to compute with: one unit, μ = 10, a loss that is not divided.
+    /// Numbers that are easy to compute with: μ = 10, sharpness 1, no margin.
     fn plain() -> EpoParams {
-        let (scale_by, scale) = (ScaleBy::Spread, 1.0);
-        let (mu_init, mu_decay, mu_feasible, mu_min) = (10.0, 0.99, 1.0, 1.0);
-        let (sharpness, mu_law, normalize_loss) = (1.0, MuLaw::Step, false);
-        EpoParams {
-            sharpness,
-            scale_by,
-            scale,
-            mu_init,
-            mu_law,
-            mu_decay,
-            mu_feasible,
-            mu_min,
-            normalize_loss,
-            ..EpoParams::default()
-        }
-    }
-
-    /// EPO in an epoch with violation `f_hat` in units of s = 1, κ = 1 (γ = 0).
-    fn at(f_hat: f64, params: EpoParams) -> Epo {
-        let mut epo = Epo::new(params, 0.0);
-        epo.begin(CostReading::with_spread(5.0 + f_hat, 5.0, 1.0).unwrap());
-        epo
+        EpoParams { mu_init: 10.0, sharpness: 1.0, margin: 0.0, share_max: 0.95, ..EpoParams::default() }
     }
 
     fn relu() -> EpoParams {
         EpoParams { smooth: Smooth::Relu, ..plain() }
     }
 
+    /// EPO in an epoch with the violation `f_hat`, in units of the limit 4.
+    fn at(f_hat: f64, params: EpoParams) -> Epo {
+        let mut epo = Epo::new(params);
+        epo.begin(CostReading::new(4.0 + 4.0 * f_hat, 4.0).unwrap());
+        epo
+    }
+
     #[test]
-    fn the_effective_cost_weight_by_hand() {
-        // μ = 10:  x = sp(F̂),  Ψ = e^F̂/10,  w = Ψ Φ'(x) σ(F̂);  ReLU: x = F̂⁺, w = Ψ Φ'(F̂) [F̂ > 0]
-        //   F̂    α    Φ          Ψ          w smooth   w ReLU
+    fn the_weight_of_the_cost_by_hand() {
+        // μ = 10:  x = sp(F̂),  Ψ = e^F̂/10,  w = Ψ Φ'(x) σ(F̂)/½;  ReLU: x = F̂⁺,  w = Ψ Φ'(F̂) [F̂ > 0]
+        //   F̂    α    Ψ          w smooth   w ReLU
         let table = [
-            (-3.0, 1.0, 0.048_587, 0.004_979, 0.000_236, 0.0),
-            (-1.0, 1.0, 0.313_262, 0.036_788, 0.009_894, 0.0),
-            (0.0, 1.0, 2_f64.ln(), 0.1, 0.05, 0.0),
-            (0.5, 1.0, 0.974_077, 0.164_872, 0.102_626, 0.164_872),
-            (0.51, 0.5, 0.970_664, 0.166_529, 0.154_024, 0.168_194),
-            (1.0, 0.5, 1.518_959, 0.271_828, 0.360_336, 0.407_742),
-            (1.01, 0.0, 1.743_937, 0.274_560, 0.531_556, 0.554_611),
-            (2.0, 0.0, 4.523_823, 0.738_906, 2.768_520, 2.955_622),
-            (5.0, 0.0, 25.067_199, 14.841_316, 147.617_847, 148.413_159),
+            (-0.5, 1.0, 0.060_653, 0.045_797, 0.0),
+            (0.0, 1.0, 0.1, 0.1, 0.0),
+            (0.5, 1.0, 0.164_872, 0.205_252, 0.164_872),
+            (0.51, 0.5, 0.166_529, 0.308_048, 0.168_194),
+            (1.0, 0.5, 0.271_828, 0.720_672, 0.407_742),
+            (1.01, 0.0, 0.274_560, 1.063_112, 0.554_611),
+            (2.0, 0.0, 0.738_906, 5.537_040, 2.955_622),
         ];
-        for (f, alpha, phi, psi, smooth, hard) in table {
-            let epo = at(f, plain());
-            let (penalty, w) = epo.penalty(0.0);
-            let close = |got: f64, want: f64| (got - want).abs() <= 1e-6 * want.abs() + 1e-6;
-            assert_eq!(epo.epoch.alpha, alpha, "F̂ = {f}");
-            assert!(close(epo.epoch.psi, psi), "F̂ = {f}: Ψ = {}", epo.epoch.psi);
-            assert!(close(penalty, psi * phi), "F̂ = {f}: ΨΦ = {penalty}, want {}", psi * phi);
-            assert!(close(w, smooth), "F̂ = {f}: w = {w}");
-            assert!(
-                close(at(f, relu()).penalty(0.0).1, hard),
-                "F̂ = {f}: ReLU w = {}",
-                at(f, relu()).penalty(0.0).1
-            );
+        for (f, alpha, psi, smooth, hard) in table {
+            let (epo, hard_epo) = (at(f, plain()), at(f, relu()));
+            let close = |got: f64, want: f64| (got - want).abs() <= 2e-6 * want.abs() + 1e-6;
+            assert_eq!(epo.alpha, alpha, "F̂ = {f}");
+            assert!(close(epo.psi, psi), "F̂ = {f}: Ψ = {}", epo.psi);
+            assert!(close(epo.weight, smooth), "F̂ = {f}: w = {}", epo.weight);
+            assert!(close(hard_epo.weight, hard), "F̂ = {f}: ReLU w = {}", hard_epo.weight);
         }
     }
 
+    /// This test fails if F̂, and with it the weight, depends on the unit of the cost.
     #[test]
-    fn a_mean_advantage_counts_kappa_over_the_unit() {
-        // γ = 0.9: κ = 10; unit 4; on the limit, E[…] = 0.2:  L̂ = 0 + 10/4 · 0.2 = 0.5
-        // Ψ = 1/10, x = sp(0.5) = 0.974077, w = σ(0.5)/10 · 10/4
-        let mut epo = Epo::new(plain(), 0.9);
-        epo.begin(CostReading::with_spread(5.0, 5.0, 4.0).unwrap());
-        let (penalty, w) = epo.penalty(0.2);
-        assert!((penalty - 0.097_407_7).abs() < 1e-7, "{penalty}");
-        assert!((w - 0.155_614_8).abs() < 1e-7, "{w}");
-    }
-
-    #[test]
-    fn without_the_factor_the_penalty_is_that_of_eq10() {
-        // Ψ = 1/μ, ReLU:  w = Φ'(F̂)/μ = 1/10, (½ + F̂)/10, 2F̂/10
-        for (f, want) in [(-0.1, 0.0), (0.4, 0.1), (1.0, 0.15), (2.0, 0.4)] {
-            let w = at(f, EpoParams { psi_slope: 0.0, ..relu() }).penalty(0.0).1;
-            assert!((w - want).abs() < 1e-12, "F̂ = {f}: {w}");
+    fn the_weight_does_not_depend_on_the_unit_of_the_cost() {
+        let weights = |unit: f64| {
+            let mut epo = Epo::new(EpoParams::default());
+            [40.0, 31.0, 24.0, 11.0, 80.0].map(|cost| {
+                let reading = CostReading::with_spread(cost * unit, 25.0 * unit, 12.0 * unit).unwrap();
+                epo.begin(reading.of_episodes(36, 100.0));
+                (epo.f_hat, epo.mu, epo.weight)
+            })
+        };
+        let one = weights(1.0);
+        for unit in [0.25, 2.0, 1024.0] {
+            assert_eq!(weights(unit), one, "bit-equal for powers of two");
         }
-    }
-
-    #[test]
-    fn the_weight_is_the_derivative_of_the_penalty_and_does_not_see_psi() {
-        // Ψ stays what it was while the surrogate moves: it is detached
-        for params in [plain(), relu(), EpoParams { sharpness: 5.0, ..plain() }] {
-            for f in [-2.0, -0.1, 0.3, 0.7, 1.6] {
-                let epo = at(f, params.clone());
-                for surr in [-0.05, 0.02, 0.4] {
-                    let h = 1e-6;
-                    let fd = (epo.penalty(surr + h).0 - epo.penalty(surr - h).0) / (2.0 * h);
-                    let w = epo.penalty(surr).1;
-                    assert!((fd - w).abs() < 1e-6 * (1.0 + w), "F̂={f} surr={surr}: {fd} {w}");
-                }
+        for unit in [0.01, 10.0, 100.0] {
+            for (a, b) in weights(unit).into_iter().zip(one) {
+                let close = |a: f64, b: f64| (a - b).abs() <= 1e-13 * b.abs();
+                assert!(close(a.0, b.0) && close(a.1, b.1) && close(a.2, b.2), "unit {unit}: {a:?} {b:?}");
             }
         }
     }
 
     #[test]
-    fn the_weight_is_continuous_at_fixed_alpha_and_finite_far_out() {
-        let epo = at(0.0, EpoParams { pmn: Pmn::Linear, ..plain() });
-        for surr in [-1.0, -1e-9, 0.0, 1e-9, 1.0] {
-            assert!((epo.penalty(surr).1 - epo.penalty(surr + 1e-9).1).abs() < 1e-9);
+    fn the_margin_is_a_number_of_standard_errors() {
+        // spread 12 of 36 episodes: e = 2;  z = 1.5:  F̂ = (24 + 3 − 25) / 25
+        let reading = CostReading::with_spread(24.0, 25.0, 12.0).unwrap();
+        let params = EpoParams { margin: 1.5, ..EpoParams::default() };
+        assert_eq!(params.violation(reading.of_episodes(36, 100.0)), 2.0 / 25.0);
+        assert_eq!(params.violation(reading), -1.0 / 25.0, "an unknown number of episodes gives no margin");
+    }
+
+    #[test]
+    fn without_a_limit_any_cost_is_far_and_no_cost_is_on_the_limit() {
+        let params = EpoParams::default();
+        let read = |cost| params.violation(CostReading::new(cost, 0.0).unwrap());
+        assert_eq!((read(1e-9), read(0.0)), (F_MAX, 0.0));
+        assert_eq!(params.violation(CostReading::new(1e300, 1e-300).unwrap()), F_MAX);
+    }
+
+    /// This test fails if the penalty can take the whole update, or if μ winds up while it is bounded.
+    #[test]
+    fn the_share_is_bounded_and_mu_waits_for_it() {
+        let params = EpoParams { share_max: 0.75, share_rate: 0.01, ..EpoParams::default() };
+        let mut epo = Epo::new(params);
+        for k in 0..100 {
+            epo.begin(CostReading::new(1000.0, 25.0).unwrap());
+            let want = 3.0 * (0.01 * f64::from(k)).exp();
+            assert!((epo.weight - want).abs() < 1e-9, "w/(1 + w) = 0.75 at first: {}", epo.weight);
         }
-        for f in [-1e4, 1e4] {
-            let (penalty, w) = at(f, plain()).penalty(0.0);
-            assert!(penalty.is_finite() && w.is_finite(), "F̂ = {f}: {penalty} {w}");
+        assert_eq!(epo.next.mu, EpoParams::default().mu_init);
+        epo.begin(CostReading::new(25.0, 25.0).unwrap());
+        assert!(epo.weight <= 1.0, "no weight is left over from the way down: {}", epo.weight);
+        for _ in 0..1000 {
+            epo.begin(CostReading::new(1000.0, 25.0).unwrap());
         }
+        assert_eq!(epo.weight, W_MAX);
+    }
+
+    #[test]
+    fn mu_rises_as_readily_as_it_falls_and_stays_in_its_bounds() {
+        let params = EpoParams { mu_rate: 0.1, margin: 0.0, ..EpoParams::default() };
+        let step = |f_hat: f64| at(f_hat, params.clone()).next.mu.ln();
+        for f in [0.05, 0.2] {
+            assert!((step(f) + 0.1 * f).abs() < 1e-12 && (step(-f) - 0.1 * f).abs() < 1e-12, "F̂ = {f}");
+        }
+        let mut epo = Epo::new(params);
+        for _ in 0..1000 {
+            epo.begin(CostReading::new(0.0, 4.0).unwrap());
+        }
+        assert_eq!(epo.next.mu, W_MAX);
     }
 
     #[test]
     fn the_loss_by_hand() {
-        // F̂ = 2 (α = 0), two samples at ρ = 1.1 and 1.5, A_r = 2 and 1, far-stream A = 1 and −1, near stream not used
-        // reward: −(2.2 + 1.2)/2 = −1.7;  cost surrogate with max: (1.1 − 1.2)/2 = −0.05
-        // L̂ = 1.95, x = sp(1.95) = 2.083021, w = e²/10 · 2x · σ(1.95) = 2.694898
+        // F̂ = 0.51 (α = ½), ReLU, μ = 10: w = 0.168194.  Root mean squares of the streams: 2 and 10
+        // Â_c = ½ (2/2) + ½ (−10/10) = 0 and ½ (−2/2) + ½ (−10/10) = −1
+        // A = A_r/(1 + w) = 2/1.168194 = 1.712044 and (1 + 0.168194)/1.168194 = 1;  ρ = 1.1, and 1.5 cut to 1.2
+        // loss = −(1.1 · 1.712044 + 1.2)/2 = −1.541624;  dlogp = −1.1 · 1.712044/2 = −0.941624 and 0
+        let mut epo = at(0.51, relu());
         let logp = [1.1_f64.ln(), 1.5_f64.ln()];
-        let adv_c = [vec![1e9, 1e9], vec![1.0, -1.0]];
+        let adv_c = [vec![2.0, -2.0], vec![-10.0, -10.0]];
         let mb = Minibatch { logp: &logp, logp_old: &[0.0; 2], adv_r: &[2.0, 1.0], adv_c: &adv_c };
-        let mut epo = at(2.0, plain());
         epo.begin_pass(&mb);
-        assert!((epo.weight - 2.694_897_829).abs() < 1e-8, "{}", epo.weight);
-        let mut g = [0.0; 2];
-        let loss = epo.loss(&mb, &mut g);
-        assert!((loss - (-1.7 - 0.05 * epo.weight)).abs() < 1e-12, "{loss}");
-        assert!((g[0] - (-2.2 + epo.weight * 1.1) / 2.0).abs() < 1e-12, "{g:?}");
-        assert_eq!(g[1], 0.0, "gain capped, and a safe action raised enough");
-
-        epo.params.normalize_loss = true;
-        let mut h = [0.0; 2];
-        let scaled = epo.loss(&mb, &mut h);
-        assert!(
-            (scaled * (1.0 + epo.weight) - loss).abs() < 1e-12
-                && (h[0] * (1.0 + epo.weight) - g[0]).abs() < 1e-12
-        );
+        let mut dlogp = [0.0; 2];
+        let loss = epo.loss(&mb, &mut dlogp);
+        assert!((loss + 1.541_624).abs() < 1e-6, "{loss}");
+        assert!((dlogp[0] + 0.941_624).abs() < 1e-6 && dlogp[1] == 0.0, "{dlogp:?}");
     }
 
     #[test]
-    fn a_joint_clip_looks_at_the_weighted_difference() {
-        // F̂ = 2, ρ = 1.1 and 1.5 as above; A = A_r − w A_c, n = 2
-        let logp = [1.1_f64.ln(), 1.5_f64.ln()];
-        for a_c in [[1.0, -1.0], [-1.0, 1.0]] {
-            let adv_c = [vec![1e9, 1e9], a_c.to_vec()];
-            let mb = Minibatch { logp: &logp, logp_old: &[0.0; 2], adv_r: &[2.0, 1.0], adv_c: &adv_c };
-            let mut epo = at(2.0, EpoParams { joint_clip: true, normalize_loss: true, ..plain() });
-            epo.begin_pass(&mb);
-            let w = epo.weight;
-            let a = [2.0 - w * a_c[0], 1.0 - w * a_c[1]];
-            // ρ = 1.5 with A > 0 has had its gain: 1.2 A and no gradient; with A < 0 it is called back
-            let (rho, slope) = if a[1] > 0.0 { (1.2, 0.0) } else { (1.5, 1.5) };
-            let mut g = [0.0; 2];
-            let loss = epo.loss(&mb, &mut g);
-            assert!((loss * (1.0 + w) + (1.1 * a[0] + rho * a[1]) / 2.0).abs() < 1e-12, "{a_c:?}: {loss}");
-            assert!((g[0] * (1.0 + w) + 1.1 * a[0] / 2.0).abs() < 1e-12, "{a_c:?}: {g:?}");
-            assert!((g[1] * (1.0 + w) + slope * a[1] / 2.0).abs() < 1e-12, "{a_c:?}: {g:?}");
-        }
+    fn a_stream_without_any_advantage_is_left_out() {
+        let mut epo = at(0.51, relu());
+        let adv_c = [vec![0.0], vec![0.0]];
+        let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[1.0], adv_c: &adv_c };
+        epo.begin_pass(&mb);
+        assert!(epo.loss(&mb, &mut [0.0]).is_finite());
     }
 
     #[test]
-    fn streams_are_mixed_by_alpha() {
-        let adv_c = [vec![4.0], vec![8.0]];
-        let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[0.0], adv_c: &adv_c };
-        for (f, want) in [(0.2, 4.0), (0.8, 6.0), (3.0, 8.0)] {
-            assert_eq!(at(f, plain()).adv_c(&mb, 0), want, "F̂ = {f}");
-        }
-        let one = [vec![4.0]];
-        let mb = Minibatch { adv_c: &one, ..mb };
-        assert_eq!(at(3.0, plain()).adv_c(&mb, 0), 4.0, "a single stream counts whole");
-    }
-
-    #[test]
-    fn the_ablations_fix_alpha_and_drop_a_critic() {
+    fn each_ablation_has_one_stream_and_the_other_critic_is_not_built() {
         let with = |pmn, quad_stream| EpoParams { pmn, quad_stream, ..plain() };
-        use CostCritic::{Root, Value};
-        assert_eq!(with(Pmn::Both, QuadStream::Root).cost_critics(), [Value, Root]);
-        assert_eq!(with(Pmn::Both, QuadStream::Shared).cost_critics(), [Value]);
-        assert_eq!(with(Pmn::Linear, QuadStream::Root).cost_critics(), [Value]);
-        assert_eq!(with(Pmn::Quadratic, QuadStream::Root).cost_critics(), [Root]);
-        for f in [-1.0, 0.7, 4.0] {
-            assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).epoch.alpha, 1.0);
-            assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).epoch.alpha, 0.0);
+        assert_eq!(with(Pmn::Linear, QuadStream::Root).cost_critics(), [CostCritic::Value]);
+        assert_eq!(with(Pmn::Quadratic, QuadStream::Root).cost_critics(), [CostCritic::Root]);
+        assert_eq!(with(Pmn::Both, QuadStream::Root).cost_critics(), [CostCritic::Value, CostCritic::Root]);
+        assert_eq!(with(Pmn::Both, QuadStream::Shared).cost_critics(), [CostCritic::Value]);
+        for f in [0.1, 0.7, 3.0] {
+            assert_eq!(at(f, with(Pmn::Linear, QuadStream::Root)).alpha, 1.0);
+            assert_eq!(at(f, with(Pmn::Quadratic, QuadStream::Root)).alpha, 0.0);
         }
+        // the only stream has the whole weight, whatever α is
+        let mut epo = at(3.0, with(Pmn::Both, QuadStream::Shared));
+        let adv_c = [vec![3.0, -3.0]];
+        let mb = Minibatch { logp: &[0.0; 2], logp_old: &[0.0; 2], adv_r: &[0.0; 2], adv_c: &adv_c };
+        epo.begin_pass(&mb);
+        assert_eq!(epo.adv_c(&mb, 0), 1.0);
     }
 
     #[test]
-    fn mu_starts_at_its_start_falls_while_violated_and_stops_at_its_floor() {
-        let params = EpoParams { mu_init: 4.0, mu_decay: 0.5, mu_min: 1.5, mu_feasible: 1.5, ..plain() };
-        let mut epo = Epo::new(params, 0.99);
-        let mus: Vec<f64> = [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 20.0, 20.0, 20.0]
-            .map(|j| {
-                epo.begin(CostReading::new(j, 25.0).unwrap());
-                epo.epoch.mu
-            })
-            .into();
-        assert_eq!(
-            mus,
-            [4.0, 2.0, 1.5, 1.5, 1.5, 2.25, 3.375, 5.0, 5.0],
-            "decay, floor, recovery up to the ceiling"
-        );
-        let mut held = Epo::new(plain(), 0.99);
-        for j in [30.0, 20.0, 25.0, 10.0] {
-            held.begin(CostReading::new(j, 25.0).unwrap());
-        }
-        assert_eq!(held.mu_next, 9.9, "with a factor of 1 μ holds within the limit, and on it");
+    fn the_state_carries_mu_and_the_bound_to_the_next_epoch() {
+        let epo = at(3.0, EpoParams::default());
+        let mut other = Epo::new(EpoParams::default());
+        other.restore(&epo.state()).unwrap();
+        assert_eq!(other.next, epo.next);
+        assert!(other.restore(&Value::String("μ".into())).is_err());
+        other.restore(&Value::from(0.25)).unwrap();
+        assert_eq!(other.next.mu, 0.25, "version 0.3");
     }
 
     #[test]
-    fn the_proportional_law_moves_ln_mu_by_the_violation_both_ways() {
-        // unit 10, η = ln 2: F̂ = 0.5, 0, −1, 0.5, then 9, of which 1 counts, and the floor
-        let params = EpoParams {
-            mu_law: MuLaw::Proportional,
-            mu_rate: 2_f64.ln(),
-            scale_by: ScaleBy::Limit,
-            mu_init: 8.0,
-            ..plain()
-        };
-        let mut epo = Epo::new(params, 0.99);
-        let mus = [15.0, 10.0, 0.0, 15.0, 100.0, 100.0, 100.0, 100.0].map(|j| {
-            epo.begin(CostReading::new(j, 10.0).unwrap());
-            epo.epoch.mu
-        });
-        let r = 8.0 / 2_f64.sqrt();
-        let want = [8.0, r, r, 8.0, r, r / 2.0, r / 4.0, 1.0]; // its start is above mu_max, so it is the ceiling; never below the floor
-        assert!(mus.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{mus:?}, want {want:?}");
-    }
-
-    #[test]
-    fn the_unit_keeps_zero_at_the_limit_and_is_never_zero() {
-        let p = plain();
-        let unit = |d, spread| p.unit(CostReading::with_spread(0.0, d, spread).unwrap());
-        assert_eq!(
-            [unit(25.0, 30.0), unit(25.0, 0.0), unit(0.0, 0.0), unit(100.0, 3.0)],
-            [30.0, 2.5, 1.0, 10.0]
-        );
-        let relative = EpoParams { scale_by: ScaleBy::Limit, scale: 0.5, ..p.clone() };
-        assert_eq!(relative.unit(CostReading::with_spread(0.0, 25.0, 99.0).unwrap()), 12.5);
-        for spread in [0.0, 7.0, 300.0] {
-            let mut epo = Epo::new(p.clone(), 0.99);
-            epo.begin(CostReading::with_spread(25.0, 25.0, spread).unwrap());
-            assert_eq!(epo.epoch.f_hat, 0.0);
+    fn wrong_parameters_are_named() {
+        let default = EpoParams::default;
+        for (key, params) in [
+            ("algo.margin", EpoParams { margin: -1.0, ..default() }),
+            ("algo.share_max", EpoParams { share_max: 1.0, ..default() }),
+            ("algo.mu_rate", EpoParams { mu_rate: 0.0, ..default() }),
+            ("algo.alpha_thresholds", EpoParams { alpha_thresholds: [1.0, 0.5], ..default() }),
+            ("algo.psi_max", EpoParams { psi_max: 701.0, ..default() }),
+        ] {
+            let error = params.check().unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
         }
-    }
-
-    #[test]
-    fn senseless_parameters_are_refused_by_name() {
-        let key = |p: EpoParams| match p.check() {
-            Err(UpdateError::Config { key, .. }) => key,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(key(EpoParams { mu_init: 0.0, ..plain() }), "algo.mu_init");
-        assert_eq!(key(EpoParams { mu_max: 0.0, ..plain() }), "algo.mu_max");
-        assert_eq!(key(EpoParams { mu_min: 11.0, ..plain() }), "algo.mu_min");
-        assert_eq!(key(EpoParams { psi_max: 1e3, ..plain() }), "algo.psi_max");
-        assert_eq!(key(EpoParams { scale: f64::NAN, ..plain() }), "algo.scale");
-        assert_eq!(key(EpoParams { psi_slope: f64::NAN, ..plain() }), "algo.psi_slope");
-        for thresholds in [[1.0, 0.5], [f64::NAN, 1.0], [0.5, f64::NAN], [0.5, f64::INFINITY]] {
-            assert_eq!(key(EpoParams { alpha_thresholds: thresholds, ..plain() }), "algo.alpha_thresholds");
-        }
+        assert!(default().check().is_ok());
     }
 }

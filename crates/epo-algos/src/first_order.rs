@@ -33,12 +33,13 @@ pub enum KlDirection {
 epo_core::parameters! {
     /// Settings that all updates share.
     ///
-    /// The defaults are OmniSafe's, which the EPO paper compared with, except for `target_kl` (`docs/results.md`).
+    /// The defaults are OmniSafe's, which the EPO paper compared with, except for `passes` and `target_kl`
+    /// (`docs/results.md`).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct UpdateConfig {
-        /// Maximum number of passes over the batch per epoch.
-        pub passes: usize = 40,
+        /// Maximum number of passes over the batch per epoch. Late passes fit the noise of the costs in this batch.
+        pub passes: usize = 4,
         /// Number of samples in a minibatch.
         pub minibatch: usize = 64,
         /// Learning rate of the policy.
@@ -53,9 +54,8 @@ epo_core::parameters! {
         pub max_grad_norm: f64 = 40.0,
         /// Weight of the entropy bonus in the loss of the policy. A larger weight keeps the policy more random.
         pub entropy: f64 = 0.0,
-        /// Upper bound δ on the KL divergence of an epoch, in nat; see `kl_stop`. OmniSafe uses 0.02. The episode costs
-        /// of a batch are noisy, and late passes seem to learn mostly that noise; so the bound is lower here.
-        pub target_kl: f64 = 0.006,
+        /// Upper bound δ on the KL divergence of an epoch, in nat; see `kl_stop`.
+        pub target_kl: f64 = 0.01,
         /// Stop the passes of an epoch once the KL divergence exceeds `target_kl`.
         pub kl_stop: bool = true,
         /// Divergence of the KL stop: `old-new` for KL(old ‖ new), `new-old` for KL(new ‖ old).
@@ -66,12 +66,12 @@ epo_core::parameters! {
 impl UpdateConfig {
     /// The default settings for a family of tasks (the preset).
     ///
-    /// The cost of a velocity task varies less between episodes, so late passes learn less noise. With OmniSafe's
-    /// `target_kl` the return there rose twice as fast (`docs/results.md`).
+    /// The cost of a velocity task varies less between episodes, so late passes learn less noise there
+    /// (`docs/notebook.md`).
     pub fn preset(family: TaskFamily) -> Self {
         match family {
             TaskFamily::Navigation => Self::default(),
-            TaskFamily::Velocity => Self { target_kl: 0.02, ..Self::default() },
+            TaskFamily::Velocity => Self { passes: 10, target_kl: 0.02, ..Self::default() },
         }
     }
 

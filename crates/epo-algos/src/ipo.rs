@@ -3,11 +3,12 @@
 //! ```text
 //! paper    max  L_r + κ ln(d − J_c)          gradient: a cost weight κ / (d − J_c), undefined from the limit on
 //! here     p = κ / (d − J_c)  if J_c < d, at most p_max;   p = p_max if J_c ≥ d
-//!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c) / (1 + p)
+//!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c/σ_c) / (1 + p),   σ_c = deviation of a step's cost
 //! ```
 //! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`, whose maintainers dropped the
-//! logarithm because it is undefined where the policy violates and explodes at the limit. Deviation: OmniSafe
-//! adds 1e-8 to the denominator; the case `J_c = d` is written out instead, with the same result.
+//! logarithm because it is undefined where the policy violates and explodes at the limit. OmniSafe normalises costs
+//! before they reach the critic (`cost_normalize`), hence σ_c. Deviation: OmniSafe adds 1e-8 to the denominator; the case
+//! `J_c = d` is written out instead, with the same result.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,8 @@ epo_core::parameters! {
         pub clip: f64 = 0.2,
         /// Strength κ of the barrier (1/t in the paper). A larger value keeps the cost farther below the limit.
         pub kappa: f64 = 0.01,
-        /// Upper bound p_max on the weight of the cost, and its value at and above the limit.
+        /// Upper bound p_max on the weight of the cost, and its value at and above the limit. Cost advantages are
+        /// divided by the standard deviation of the cost of a step.
         pub penalty_max: f64 = 1.0,
     }
 }
@@ -66,12 +68,14 @@ pub struct Ipo {
     /// Parameters of the algorithm.
     pub params: IpoParams,
     penalty: f64,
+    /// Standard deviation of the cost of a step.
+    unit: f64,
 }
 
 impl Ipo {
     /// The objective at the start of training.
     pub fn new(params: IpoParams) -> Self {
-        Self { params, penalty: 0.0 }
+        Self { params, penalty: 0.0, unit: 1.0 }
     }
 }
 
@@ -79,12 +83,13 @@ impl Objective for Ipo {
     fn begin(&mut self, cost: CostReading) {
         let margin = -cost.excess();
         let IpoParams { kappa, penalty_max, .. } = self.params;
+        self.unit = if cost.step_std() > 0.0 { cost.step_std() } else { 1.0 }; // without any cost A_c is noise
         self.penalty = if margin > 0.0 { (kappa / margin).min(penalty_max) } else { penalty_max };
     }
 
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
-        let p = self.penalty;
-        let adv = |i: usize| (mb.adv_r[i] - p * mb.adv_c[0][i]) / (1.0 + p);
+        let (p, unit) = (self.penalty, self.unit);
+        let adv = |i: usize| (mb.adv_r[i] - p * mb.adv_c[0][i] / unit) / (1.0 + p);
         clipped_surrogate(mb, self.params.clip, adv, dlogp)
     }
 
@@ -122,5 +127,15 @@ mod tests {
             let l = at(30.0).loss(&mb, &mut g);
             assert!((l - want).abs() < 1e-12, "ρ={rho} A_c={a_c}: {l}");
         }
+    }
+
+    /// This test fails if p_max is taken for raw costs, which made IPO six times weaker than published.
+    #[test]
+    fn cost_advantages_are_in_deviations_of_a_steps_cost() {
+        // p = 1, σ_c = ¼: A = (3 − 2/¼)/2 = −2.5
+        let mut obj = Ipo::new(IpoParams::default());
+        obj.begin(CostReading::new(30.0, 25.0).unwrap().with_step_std(0.25));
+        let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[3.0], adv_c: &[vec![2.0]] };
+        assert_eq!(obj.loss(&mb, &mut [0.0]), 2.5);
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //! Source: Zhang et al., IJCAI 2022. Deviations: none by default. OmniSafe's version neither clips nor scales
 //! by (1−γ): `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate
-//! that the hinge is a plain switch with weight κ. The expectation is the minibatch's, as published.
+//! that the hinge is a plain switch with weight κ. The hinge is that of the whole batch, computed once per pass: over
+//! 64 samples the surrogate is so noisy that a feasible policy would be penalised in a third of the minibatches.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,8 @@ pub struct P3o {
     scale: f64,
     kappa: f64,
     violation: f64,
+    /// Weight of the cost in this pass: κ if the hinge is active, 0 otherwise.
+    weight: f64,
 }
 
 impl P3o {
@@ -90,7 +93,7 @@ impl P3o {
         // every `begin` multiplies by the growth, the first one too: start one factor below
         let kappa = params.kappa / params.kappa_growth;
         let scale = params.violation_scale.unwrap_or(1.0 - gamma);
-        Self { scale, kappa, violation: 0.0, params }
+        Self { scale, kappa, violation: 0.0, weight: 0.0, params }
     }
 }
 
@@ -100,15 +103,21 @@ impl Objective for P3o {
         self.violation = self.scale * cost.excess();
     }
 
+    fn begin_pass(&mut self, whole: &Minibatch<'_>) {
+        let P3oParams { clip, cost_clip, .. } = self.params;
+        let hinge = cost_surrogate(whole, cost_clip, clip, |i| whole.adv_c[0][i]) + self.violation;
+        self.weight = if hinge > 0.0 { self.kappa } else { 0.0 };
+    }
+
+    fn reads_whole_batch(&self) -> bool {
+        true
+    }
+
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         let P3oParams { clip, cost_clip, .. } = self.params;
-        let adv_c = |i: usize| mb.adv_c[0][i];
         let reward_loss = clipped_surrogate(mb, clip, |i| mb.adv_r[i], dlogp);
-        let hinge = cost_surrogate(mb, cost_clip, clip, adv_c) + self.violation;
-        if hinge > 0.0 {
-            add_cost_gradient(mb, cost_clip, clip, self.kappa, adv_c, dlogp);
-        }
-        reward_loss + self.kappa * hinge.max(0.0)
+        let surr_c = add_cost_gradient(mb, cost_clip, clip, self.weight, |i| mb.adv_c[0][i], dlogp);
+        reward_loss + self.weight * (surr_c + self.violation)
     }
 
     fn report(&self) -> Vec<(Metric, f64)> {
@@ -134,6 +143,7 @@ mod tests {
         obj.begin(CostReading::new(j_c, 25.0).unwrap());
         let mut g = [0.0];
         let mb = Minibatch { logp: &[rho.ln()], logp_old: &[0.0], adv_r: &[2.0], adv_c: &[vec![1.0]] };
+        obj.begin_pass(&mb);
         (obj.loss(&mb, &mut g), g[0])
     }
 
@@ -175,5 +185,26 @@ mod tests {
             })
             .collect();
         assert_eq!(kappas, [20.0, 40.0, 80.0, 100.0]);
+    }
+
+    /// This test fails if a minibatch decides on the hinge.
+    #[test]
+    fn the_hinge_is_that_of_the_whole_batch() {
+        let mut obj = P3o::new(P3oParams::default(), 0.99);
+        obj.begin(CostReading::new(25.0, 25.0).unwrap());
+        let batch = |adv_c: Vec<f64>| [adv_c];
+        let (whole, part) = (batch(vec![1.0, -3.0]), batch(vec![1.0]));
+        let zeros = [0.0; 2];
+        obj.begin_pass(&Minibatch { logp: &zeros, logp_old: &zeros, adv_r: &zeros, adv_c: &whole });
+        let mb = Minibatch { logp: &[0.0], logp_old: &[0.0], adv_r: &[0.0], adv_c: &part };
+        let mut g = [0.0];
+        assert_eq!((obj.loss(&mb, &mut g), g[0]), (0.0, 0.0), "E[A_c] of the batch is −1: no penalty");
+        obj.begin_pass(&Minibatch {
+            logp: &zeros,
+            logp_old: &zeros,
+            adv_r: &zeros,
+            adv_c: &batch(vec![3.0, -1.0]),
+        });
+        assert_eq!((obj.loss(&mb, &mut g), g[0]), (20.0, 20.0), "κ A_c");
     }
 }

@@ -36,19 +36,22 @@ pub const LR: Metric = Metric::new("Train/LR", "1", "learning rate of the policy
 pub const LOSS_PI: Metric =
     Metric::new("Loss/Loss_pi", "1", "loss of the policy, mean over the minibatches of the last pass");
 /// Reward critic's loss.
-pub const LOSS_R: Metric =
-    Metric::new("Loss/Loss_reward_critic", "return²", "loss of the reward critic, mean over the last pass");
+pub const LOSS_R: Metric = Metric::new(
+    "Loss/Loss_reward_critic",
+    "1",
+    "loss of the reward critic in its unit, mean over the last pass",
+);
 /// First cost critic's loss.
 pub const LOSS_C: Metric = Metric::new(
     "Loss/Loss_cost_critic",
-    "cost²",
-    "loss of the first cost critic (V_N), mean over the last pass",
+    "1",
+    "loss of the first cost critic (V_N) in its unit, mean over the last pass",
 );
 /// Second cost critic's loss.
 pub const LOSS_C_FAR: Metric = Metric::new(
     "Loss/Loss_cost_critic_far",
-    "cost²",
-    "loss of the second cost critic (V_F), mean over the last pass",
+    "1",
+    "loss of the second cost critic (V_F) in its unit, mean over the last pass",
 );
 /// Mean advantage.
 pub const ADV: Metric = Metric::new("Value/Adv", "return", "mean reward advantage before it is standardised");
@@ -79,7 +82,7 @@ pub const KAPPA: Metric = Metric::new("Penalty/Kappa", "1", "penalty factor κ o
 pub const F_HAT: Metric = Metric::new(
     "Penalty/F",
     "1",
-    "normalised violation F̂ = (J_c − d)/s of EPO; 0 at the limit, positive above it",
+    "violation F̂ = (J_c + z e − d)/d of EPO in units of the limit; positive above it",
 );
 /// Weight of EPO's linear stream.
 pub const ALPHA: Metric = Metric::new(
@@ -90,14 +93,14 @@ pub const ALPHA: Metric = Metric::new(
 /// Penalty factor of EPO.
 pub const MU: Metric = Metric::new("Penalty/Mu", "1", "penalty factor μ of EPO; a smaller μ is stricter");
 /// Adaptive factor of EPO.
-pub const PSI: Metric = Metric::new("Penalty/Psi", "1", "adaptive factor Ψ = e^{kF̂}/μ of EPO");
+pub const PSI: Metric = Metric::new("Penalty/Psi", "1", "adaptive factor Ψ = e^F̂/μ of EPO");
 /// Value of EPO's penalty.
 pub const PENALTY: Metric =
-    Metric::new("Penalty/Value", "1", "value ΨΦ of EPO's penalty before the last pass");
+    Metric::new("Penalty/Value", "1", "value of the penalty of released EPO before the last pass");
 /// Weight of the cost gradient.
 pub const COST_WEIGHT: Metric = Metric::new(
     "Penalty/CostWeight",
-    "1/cost",
+    "1",
     "weight of the gradient of the cost surrogate relative to that of the reward surrogate",
 );
 /// Norm of the parameter step.

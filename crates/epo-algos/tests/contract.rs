@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
+
 use common::{COST, Learner, REWARD};
 use epo_algos::{
-    AlgoConfig, CpoParams, KlDirection, P3oParams, PpoParams, UpdateConfig, UpdateError, UpdateReport,
+    AlgoConfig, CpoParams, FirstOrder, KlDirection, Minibatch, Objective, P3oParams, Ppo, PpoParams,
+    UpdateConfig, UpdateError, UpdateReport,
 };
+use epo_core::CostReading;
 use epo_nn::Dist;
 use toml::{Table, Value};
 
@@ -52,6 +56,7 @@ fn a_restored_algorithm_continues_with_the_same_bits() {
             let tensors = whole.agent.tensors();
             let find = |name: &str| tensors.iter().find(|t| t.name == name).map(|t| t.data);
             resumed.agent.load(find, &whole.agent.counters()).unwrap();
+            resumed.agent.scales = whole.agent.scales;
         }
         resumed.epoch = whole.epoch;
         let (a, b) = (run(&mut whole, 2), run(&mut resumed, 2));
@@ -146,7 +151,7 @@ fn a_nan_from_the_environment_is_named_before_a_parameter_changes() {
         let n = learner.rollout.len();
         learner.rollout.reward[n / 2] = reward[0];
         learner.rollout.cost[n / 2] = cost[0];
-        let estimated = learner.estimator.estimate(&learner.rollout, &learner.agent, &common::DISCOUNT);
+        let estimated = learner.estimator.estimate(&learner.rollout, &mut learner.agent, &common::DISCOUNT);
         let error = estimated.unwrap_err();
         assert!(matches!(&error, UpdateError::NotFinite { what: w, .. } if w == what), "{error}");
         assert!(learner.bits() == before);
@@ -374,17 +379,44 @@ fn divergence_and_ratio_are_those_of_the_whole_batch_after_the_last_pass() {
     assert_eq!(after(10, true, between), (kls[2], 3.0), "the third pass is the first above the bound");
 }
 
+/// PPO, which notes the mean of `ln π` at the beginning of each pass.
+#[derive(Debug)]
+struct Noting(Ppo, Arc<Mutex<Vec<f64>>>);
+
+impl Objective for Noting {
+    fn begin(&mut self, cost: CostReading) {
+        self.0.begin(cost);
+    }
+
+    fn begin_pass(&mut self, whole: &Minibatch<'_>) {
+        self.1
+            .lock()
+            .expect("no test panicked")
+            .push(whole.logp.iter().sum::<f64>() / whole.logp.len() as f64);
+    }
+
+    fn reads_whole_batch(&self) -> bool {
+        true
+    }
+
+    fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
+        self.0.loss(mb, dlogp)
+    }
+}
+
+/// This test fails if an objective sees the whole batch only once per epoch, or always under the old policy.
 #[test]
-fn the_weight_of_the_cost_is_computed_before_each_pass() {
-    let config = AlgoConfig::by_name("epo").unwrap();
-    let weight = |passes| {
-        let mut learner = Learner::new(&config, 3, 10);
-        learner.limit = 1.0; // violated
-        let shared = UpdateConfig { passes, kl_stop: false, ..common::update_config() };
-        learner.algo = config.build(&shared, &common::DISCOUNT).unwrap();
-        run(&mut learner, 1)[0].get(epo_algos::report::COST_WEIGHT).unwrap()
-    };
-    assert_ne!(weight(1), weight(10), "the policy has changed, so the weight must change");
+fn the_whole_batch_is_shown_before_each_pass_under_the_policy_of_that_pass() {
+    let (config, notes) = (AlgoConfig::by_name("ppo").unwrap(), Arc::default());
+    let mut learner = Learner::new(&config, 3, 10);
+    let shared = UpdateConfig { passes: 4, kl_stop: false, ..common::update_config() };
+    let objective = Box::new(Noting(Ppo { params: PpoParams::default() }, Arc::clone(&notes)));
+    learner.algo = Box::new(FirstOrder::new(objective, shared, 0));
+    run(&mut learner, 1);
+    let notes = notes.lock().unwrap();
+    let old = learner.rollout.logp.iter().sum::<f64>() / learner.rollout.len() as f64;
+    assert!(notes.len() == 4 && notes[0] == old, "{notes:?}, {old}");
+    assert!(notes.windows(2).all(|pair| pair[0] != pair[1]), "{notes:?}");
 }
 
 #[test]

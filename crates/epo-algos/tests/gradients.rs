@@ -1,7 +1,8 @@
 //! Claim: for every objective, `dlogp` is the derivative of the loss, and it reaches the parameters through the network.
 
 use epo_algos::{
-    AlgoConfig, CostClip, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams, Pmn, Smooth,
+    AlgoConfig, CostClip, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams, Pmn, QuadStream,
+    Smooth,
 };
 use epo_core::{ActionSpace, CostReading, Purpose, Stream};
 use epo_nn::Policy;
@@ -13,8 +14,7 @@ fn configs() -> Vec<AlgoConfig> {
     all.extend([
         AlgoConfig::EpoReleased(EpoReleasedParams { normalize_loss: false, mu: 1.0, ..Default::default() }),
         AlgoConfig::Epo(EpoParams { smooth: Smooth::Relu, pmn: Pmn::Quadratic, ..epo() }),
-        AlgoConfig::Epo(EpoParams { cost_clip: CostClip::Min, normalize_loss: true, ..epo() }),
-        AlgoConfig::Epo(EpoParams { joint_clip: true, ..epo() }),
+        AlgoConfig::Epo(EpoParams { quad_stream: QuadStream::Shared, ..epo() }),
         AlgoConfig::P3o(P3oParams {
             cost_clip: CostClip::None,
             violation_scale: Some(1.0),

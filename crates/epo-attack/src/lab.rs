@@ -10,7 +10,7 @@ use epo_lab::LabError;
 use epo_lab::checkpoint;
 use epo_lab::config::ResolvedRun;
 
-use crate::walk::{ID, Walk};
+use crate::walk::{self, ID};
 
 /// Time after which a child process counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -135,7 +135,7 @@ pub(crate) fn small_run(set: &[&str]) -> Result<ResolvedRun, LabError> {
 
 /// A well-behaved environment.
 pub(crate) fn walk() -> Result<Box<dyn Env>, LabError> {
-    Ok(Box::new(Walk::new(None)))
+    Ok(walk::walk(None))
 }
 
 /// What a run leaves behind, without the clock.

@@ -134,8 +134,7 @@ fn main() -> ExitCode {
 }
 
 fn register() -> Result<(), epo_tasks::TaskError> {
-    let make = || Ok(Box::new(walk::Walk::new(None)) as Box<dyn epo_core::Env>);
-    epo_tasks::register_env("the position", "1 above the position 1", make)?;
+    epo_tasks::register_env("the position", "1 above the position 1", || Ok(walk::walk(None)))?;
     Ok(())
 }
 

@@ -8,13 +8,12 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use epo_core::Env;
 use epo_lab::config::algorithms;
 use epo_lab::train::{ResumeOptions, Trainer};
 use epo_lab::{LabError, checkpoint};
 
 use crate::lab::{Attack, Budget, Lab, left, same, small_run, walk};
-use crate::walk::{Fault, Walk};
+use crate::walk::{self, Fault};
 
 const NUMBERS: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 1e38];
 
@@ -40,7 +39,7 @@ fn once(lab: &mut Lab, algo: &str) -> Result<(), String> {
     let make = || {
         made.set(made.get() + 1);
         let fault = (made.get() == 2).then_some((at, fault)); // one of the two environments of the training
-        Ok(Box::new(Walk::new(fault)) as Box<dyn Env>)
+        Ok(walk::walk(fault))
     };
     let train = |dir: &Path| Trainer::create(dir, run.clone(), &make)?.train(&AtomicBool::new(false), |_| ());
     let name = format!("{fault:?} in step {at}");

@@ -2,6 +2,7 @@
 
 use epo_lab::LabError;
 use epo_lab::config::ConfigError;
+use epo_lab::engine::EngineError;
 use epo_tasks::TaskError;
 
 /// Exit code of a command.
@@ -20,6 +21,8 @@ pub(crate) enum Code {
     Corrupt = 4,
     /// A number became NaN or infinite.
     NotFinite = 5,
+    /// An engine, a node or a library that the command needs is not there.
+    Unavailable = 69,
     /// Reading or writing failed, for example because the disk is full.
     Io = 74,
     /// The command was interrupted, or the run is in use by another process. It can be resumed.
@@ -35,6 +38,13 @@ impl Code {
             }
             if let Some(error) = cause.downcast_ref::<LabError>() {
                 return Self::of_lab(error);
+            }
+            match cause.downcast_ref::<EngineError>() {
+                Some(EngineError::Unavailable(_)) => return Self::Unavailable,
+                Some(EngineError::Usage(_)) => return Self::Usage,
+                Some(EngineError::Io(_)) => return Self::Io,
+                Some(_) => return Self::Failed,
+                None => {}
             }
             if cause.is::<std::io::Error>() {
                 return Self::Io;

@@ -87,11 +87,13 @@ enum Command {
     /// Show runs in the browser while they train
     Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
-    Sweep(commands::sweep::Args),
+    Sweep(Box<commands::sweep::Args>),
     /// Search for good parameters, and stop bad trials early
-    Tune(commands::tune::Args),
+    Tune(Box<commands::tune::Args>),
+    /// Make the runs of one task of a sweep; engines such as Slurm call this on a node
+    Work(commands::work::Args),
     /// Repeat an experiment of the paper and write its report
-    Repro(commands::repro::Args),
+    Repro(Box<commands::repro::Args>),
     /// Check the paper's statements on small problems whose optimum is known exactly
     Theory(commands::theory::Args),
 }
@@ -149,9 +151,10 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Export(args) => commands::export::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Dash(args) => commands::dash::run(args),
-        Command::Sweep(args) => commands::sweep::run(args),
-        Command::Tune(args) => commands::tune::run(args),
-        Command::Repro(args) => commands::repro::run(args),
+        Command::Sweep(args) => commands::sweep::run(*args),
+        Command::Tune(args) => commands::tune::run(*args),
+        Command::Work(args) => commands::work::run(args),
+        Command::Repro(args) => commands::repro::run(*args),
         Command::Theory(args) => commands::theory::run(args),
     }
 }

@@ -34,6 +34,11 @@ pub(crate) fn program_command() -> std::io::Result<Vec<OsString>> {
     PROGRAM.get().cloned().map_or_else(|| Ok(vec![std::env::current_exe()?.into()]), Ok)
 }
 
+/// Whether this program is a module of a Python interpreter.
+pub(crate) fn is_python() -> bool {
+    PROGRAM.get().is_some()
+}
+
 /// Returns the name or path with which this program was started, for commands that the user can copy.
 pub(crate) fn program() -> String {
     let named = std::env::args().next().filter(|_| PROGRAM.get().is_none());

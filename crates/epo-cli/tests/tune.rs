@@ -120,6 +120,8 @@ fn mistakes_are_told_before_a_run_begins_and_a_dry_run_begins_none() {
     assert!(text(&listed.stderr).contains("other 3 trials depend"), "{}", text(&listed.stderr));
     let as_json = document(&tune(dir.path(), &["--dry-run", "--json"]).output().unwrap());
     assert!(as_json["trials"][2]["train.lr"].as_f64().unwrap() >= 1e-4);
+    let refused = tune(dir.path(), &["--status"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
     for (from, to, says) in [
         ("train.lr", "train.lrr", "did you mean `train.lr`"),
         ("rungs = [1000]", "rungs = [3000]", "`tune.rungs`"),

@@ -17,6 +17,9 @@ pub struct CostReading {
     mean: f64,
     limit: f64,
     spread: f64,
+    episodes: usize,
+    length: f64,
+    step_std: f64,
 }
 
 impl CostReading {
@@ -30,10 +33,20 @@ impl CostReading {
     /// Returns `None` if a number is NaN or infinite, or if `spread` is negative.
     pub const fn with_spread(mean: f64, limit: f64, spread: f64) -> Option<Self> {
         if mean.is_finite() && limit.is_finite() && spread.is_finite() && spread >= 0.0 {
-            Some(Self { mean, limit, spread })
+            Some(Self { mean, limit, spread, episodes: 0, length: 0.0, step_std: 0.0 })
         } else {
             None
         }
+    }
+
+    /// Adds the number of episodes behind the mean and their mean length in steps.
+    pub const fn of_episodes(self, episodes: usize, length: f64) -> Self {
+        Self { episodes, length, ..self }
+    }
+
+    /// Adds the standard deviation of the cost of a single step.
+    pub const fn with_step_std(self, step_std: f64) -> Self {
+        Self { step_std, ..self }
     }
 
     /// `J_c`, the mean undiscounted episode cost.
@@ -49,6 +62,21 @@ impl CostReading {
     /// Standard deviation of the episode costs.
     pub const fn spread(self) -> f64 {
         self.spread
+    }
+
+    /// Standard error of `J_c`: the spread divided by the root of the number of episodes. 0 if that number is unknown.
+    pub fn standard_error(self) -> f64 {
+        if self.episodes == 0 { 0.0 } else { self.spread / (self.episodes as f64).sqrt() }
+    }
+
+    /// Mean length of the episodes, in steps. 0 if it is unknown.
+    pub const fn length(self) -> f64 {
+        self.length
+    }
+
+    /// Standard deviation of the cost of a single step. 0 if it is unknown.
+    pub const fn step_std(self) -> f64 {
+        self.step_std
     }
 
     /// Returns `J_c − d`. A positive value means that the constraint is violated.

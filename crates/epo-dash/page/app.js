@@ -6,6 +6,7 @@ import { Table, groupColumns, runColumns, swatch } from "./tables.js";
 
 const TICK = 350; // milliseconds between two questions
 const MOST_SHOWN = 8; // groups that are shown at first
+const MOST_TASKS = 8; // tasks of a sweep's plan that are named
 
 /** The view, as the address holds it. */
 const view = {
@@ -268,11 +269,29 @@ function showOverview() {
   showRuns();
   showPlane();
 
-  const sweeps = o.sweeps.map((/** @type {any} */ s) => el("div", {}, el("b", {}, s.name), ` ${s.done} done, ${s.open} begun${s.failed > 0 ? `, ${s.failed} failed` : ""} `, el("progress", { max: s.done + s.open + s.failed, value: s.done, "aria-label": "share of the begun runs that are done" })));
+  const sweeps = o.sweeps.map((/** @type {any} */ s) => showSweep(s));
   byId("sweeps").replaceChildren(...(sweeps.length > 0 ? [el("h2", {}, "Sweeps"), ...sweeps] : []));
   const notes = byId("notes");
   notes.hidden = o.notes.length === 0;
   notes.replaceChildren(el("h2", {}, "Notes"), el("ul", {}, ...o.notes.map((/** @type {string} */ n) => el("li", {}, n))));
+}
+
+/** The progress of a sweep, and what it plans. @param {any} s */
+function showSweep(s) {
+  const begun = s.done + s.open + s.failed;
+  const planned = Math.max(s.planned ?? begun, begun);
+  const parts = [s.planned === null ? `${s.done} done` : `${s.done} of ${planned} done`, `${s.open} begun`];
+  if (s.failed > 0) parts.push(`${s.failed} failed`);
+  if (planned > begun) parts.push(`${planned - begun} to come`);
+  const tasks = [...new Set(s.groups.map((/** @type {any} */ g) => g.task))];
+  const plan = tasks.slice(0, MOST_TASKS).map((name) => {
+    const groups = s.groups.filter((/** @type {any} */ g) => g.task === name);
+    return `${name}: ${groups.map((/** @type {any} */ g) => `${g.label} ${g.runs}`).join(", ")}`;
+  });
+  if (tasks.length > MOST_TASKS) plan.push(`and ${count(tasks.length - MOST_TASKS, "more task")}`);
+  return el("div", {}, el("b", {}, s.name), ` ${parts.join(", ")} `,
+    el("progress", { max: planned, value: s.done, "aria-label": `share of the ${s.planned === null ? "begun" : "planned"} runs that are done` }),
+    plan.length > 0 ? el("p", { className: "hint" }, `Planned runs. ${plan.join("; ")}.`) : null);
 }
 
 function showEmpty() {

@@ -1,12 +1,18 @@
-//! Progress of sweeps, from the journal that `epo sweep` keeps beside its run folders.
+//! Progress of sweeps, from the plan and the journal that `epo sweep` keeps beside its run folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use epo_algos::AlgoConfig;
 use epo_report::printable;
+use serde_json::Value;
+
+use crate::folder::Folder;
 
 /// Maximum number of runs of a sweep that are counted.
 const MOST_RUNS: usize = 20_000;
+/// Maximum number of groups of a plan that are shown.
+const MOST_GROUPS: usize = 200;
 
 /// How far a sweep is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -17,6 +23,19 @@ pub(crate) struct Sweep {
     failed: usize,
     /// Runs that have begun and have not ended.
     open: usize,
+    /// Number of runs of the whole sweep; `None` in sweeps of version 0.3, which have no plan.
+    planned: Option<usize>,
+    /// Parts of the plan.
+    groups: Vec<PlannedGroup>,
+}
+
+/// Runs of a plan with the same task and algorithm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+struct PlannedGroup {
+    task: String,
+    /// Name of the algorithm for figures.
+    label: String,
+    runs: usize,
 }
 
 /// Returns the sweeps whose folder is one of `roots`, the folder above one (`DIR/runs`), or just below one.
@@ -42,15 +61,41 @@ fn count(dir: &Path) -> Option<Sweep> {
     }
     let name = dir.file_name().map(|name| printable(&name.to_string_lossy()).into_owned());
     let mut sweep = Sweep { name: name.unwrap_or_default(), ..Sweep::default() };
-    for entry in fs::read_dir(journal).ok()?.filter_map(Result::ok).take(MOST_RUNS) {
-        let ended = |name: &str| entry.path().join(name).is_file();
+    let below =
+        |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok).map(|e| e.path());
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(journal).ok()?.filter_map(Result::ok).map(|e| e.path()).collect();
+    // the folders of a sweep of more than 1000 runs are spread over parts
+    if fs::read_to_string(dir.join("layout")).is_ok_and(|layout| layout.trim() == "sharded") {
+        folders = folders.into_iter().flat_map(below).collect();
+    }
+    for run in folders.iter().take(MOST_RUNS) {
+        let ended = |name: &str| run.join(name).is_file();
         match (ended("done.json"), ended("failed.json")) {
             (true, _) => sweep.done += 1,
             (_, true) => sweep.failed += 1,
             _ => sweep.open += 1,
         }
     }
+    if let Some(plan) = plan(dir) {
+        (sweep.planned, sweep.groups) = plan;
+    }
     Some(sweep)
+}
+
+/// Returns the number of planned runs and the groups of `plan.json`; `None` if there is no such file that can be read.
+fn plan(dir: &Path) -> Option<(Option<usize>, Vec<PlannedGroup>)> {
+    let text = Folder::new(dir, dir).text("plan.json").ok()??;
+    let plan: Value = serde_json::from_str(&text).ok()?;
+    let count = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+    let group = |group: &Value| {
+        let text = |key: &str| Some(printable(group[key].as_str()?).into_owned());
+        let algo = text("algo")?;
+        let label = AlgoConfig::by_name(&algo).map_or(algo, |known| known.info().label.to_owned());
+        Some(PlannedGroup { task: text("task")?, label, runs: count(&group["runs"])? })
+    };
+    let groups = plan["groups"].as_array().into_iter().flatten().take(MOST_GROUPS).filter_map(group);
+    Some((count(&plan["planned"]), groups.collect()))
 }
 
 #[cfg(test)]
@@ -68,9 +113,23 @@ mod tests {
         }
         assert_eq!(find(&[dir.path().to_owned()]), [], "without run folders it is not a sweep");
         fs::create_dir_all(sweep.join("runs")).unwrap();
-        let want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1 };
+        let mut want = Sweep { name: "mine".into(), done: 2, failed: 1, open: 1, ..Sweep::default() };
+        assert_eq!(find(std::slice::from_ref(&sweep)), [want.clone()], "a sweep without a plan");
+        let plan = r#"{"planned": 9, "groups": [{"task": "T", "algo": "ppo-lag", "runs": 5}, {"task": "T", "runs": 1},
+            {"task": "T", "algo": "mine", "runs": 4}]}"#;
+        fs::write(sweep.join("plan.json"), plan).unwrap();
+        want.planned = Some(9);
+        let group = |label: &str, runs| PlannedGroup { task: "T".into(), label: label.into(), runs };
+        want.groups = vec![group("PPO-Lag", 5), group("mine", 4)];
         for root in [dir.path().to_owned(), sweep.clone(), sweep.join("runs")] {
             assert_eq!(find(&[root]).first(), Some(&want));
         }
+        // the same sweep in the layout of large ones
+        fs::create_dir_all(sweep.join("journal/3f")).unwrap();
+        for run in ["a", "b", "c", "d"] {
+            fs::rename(sweep.join("journal").join(run), sweep.join("journal/3f").join(run)).unwrap();
+        }
+        fs::write(sweep.join("layout"), "sharded\n").unwrap();
+        assert_eq!(find(&[sweep]), [want]);
     }
 }

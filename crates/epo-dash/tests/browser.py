@@ -1,12 +1,13 @@
 """Tests of the dashboard's page in a real browser: headless Chromium, driven by Playwright.
 
-    python3 crates/epo-dash/tests/browser.py target/debug/examples/serve [--shots DIR] [--big]
+    python3 crates/epo-dash/tests/browser.py target/debug/examples/serve [--shots DIR] [--big] [--only NAME]
 
 The script installs what it needs: Playwright into a virtual environment below `target/`, and Chromium with `apt-get` if
 it may. Where it cannot, it says so in one line and succeeds. `--shots` saves screenshots. `--big` also measures the
-first paint with 200 and 2,000 runs.
+first paint with 200 and 2,000 runs. `--only` runs one test, such as `pictures`.
 """
 
+import json
 import os
 import re
 import shutil
@@ -137,7 +138,9 @@ def main():
     flags += ["--disable-component-update", "--disable-sync"]
     with tempfile.TemporaryDirectory() as tmp, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=flags)
-        for test in [empty_folder, live, look_around, pictures, hostile, server_gone]:
+        only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+        tests = [empty_folder, live, look_around, sweeps, pictures, hostile, server_gone]
+        for test in [t for t in tests if only in ("", t.__name__)]:
             folder = Path(tmp) / test.__name__
             folder.mkdir()
             began = time.time()
@@ -311,6 +314,28 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     assert "run=" in page.url
     watch.check()
     context.close()
+    server.stop()
+
+
+def sweeps(browser, program, folder, make_runs, expect, shots):
+    """Fails if the progress of a sweep is not shown, or leaves out the runs that have not begun."""
+    sweep = folder / "mine"
+    for seed in range(2):
+        make_runs.write_run(sweep / "runs", make_runs.TASKS[0], "epo", seed, 5)
+    for run, file in [("a", "done.json"), ("b", "lease-0001")]:
+        (sweep / "journal" / run).mkdir(parents=True)
+        (sweep / "journal" / run / file).write_text("{}", encoding="utf-8")
+    server = Server(program, folder)
+    page, watch = open_page(browser.new_context(), server.url)
+    expect(page.locator("#sweeps")).to_contain_text("mine 1 done, 1 begun")
+    groups = [{"task": make_runs.TASKS[0], "algo": algo, "runs": runs} for algo, runs in [("epo", 3), ("ppo-lag", 2)]]
+    (sweep / "plan.json").write_text(json.dumps({"planned": 5, "groups": groups}), encoding="utf-8")
+    make_runs.write_run(sweep / "runs", make_runs.TASKS[0], "epo", 2, 5)
+    expect(page.locator("#sweeps")).to_contain_text("mine 1 of 5 done, 1 begun, 3 to come", timeout=20_000)
+    expect(page.locator("#sweeps")).to_contain_text(f"{make_runs.TASKS[0]}: EPO 3, PPO-Lag 2")
+    assert page.locator("#sweeps progress").evaluate("p => [p.value, p.max]") == [1, 5]
+    watch.check()
+    page.context.close()
     server.stop()
 
 

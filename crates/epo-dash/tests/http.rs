@@ -183,6 +183,56 @@ fn new_rows_and_runs_come_and_deleted_runs_go() {
     assert_eq!((missing.status, missing.text().contains("deleted")), (404, true));
 }
 
+/// This test fails if folders of OmniSafe 0.5.0 are not found, or if their task, limit, length or rows are misread.
+#[test]
+fn folders_of_omnisafe_are_shown_while_they_train() {
+    let server = start();
+    let config = |algo: &str, seed: u64| {
+        format!(
+            r#"{{"seed": {seed}, "env_id": "Task1", "algo": "{algo}", "exp_name": "{algo}-{{Task1}}",
+            "train_cfgs": {{"total_steps": 40000, "epochs": 2}}, "algo_cfgs": {{"steps_per_epoch": 20000, "clip": 0.2}},
+            "model_cfgs": {{"std_range": [0.5, 0.1]}}, "lagrange_cfgs": {{"cost_limit": 20.0, "lambda_lr": 0.035}}}}"#
+        )
+    };
+    let header = "Metrics/EpRet,Metrics/EpCost,Metrics/EpLen,Train/Epoch,TotalEnvSteps,Time/Total,Time/FPS,\
+                  Metrics/LagrangeMultiplier\r\n";
+    let first = "-0.25,76.25,1000.0,0.0,20000.0,193.5,103.5,0.036\r\n";
+    let last = "2.0,50.0,1000.0,1.0,40000.0,386.5,103.5,0.05\r\n";
+    let write = |seed: u64, rows: &str| {
+        let dir = server.runs.join(format!("PPOLag-{{Task1}}/seed-00{seed}-2026-01-01-00-00-00"));
+        fs::create_dir_all(dir.join("torch_save")).unwrap();
+        fs::write(dir.join("config.json"), config("PPOLag", seed)).unwrap();
+        fs::write(dir.join("progress.csv"), format!("{header}{rows}")).unwrap();
+        dir
+    };
+    let training = write(0, &format!("{first}{}", &last[..9]));
+    write(1, &format!("{first}{last}"));
+    write_run(&server.runs, "EPO-{Task1}/a", "epo", 0, "1,30,20000,1,100,0.5\n");
+    let ready = |o: &Value| {
+        o["loading"] == 0 && o["total"] == 3 && o["runs"].to_string().matches("\"epochs\":").count() == 3
+    };
+    let (all, _) = wait_for(server.address, "/api/overview", ready);
+    let seed = |all: &Value, name: &str| {
+        let runs = all["runs"].as_array().unwrap();
+        runs.iter().find(|r| r["name"].as_str().unwrap().contains(name)).cloned()
+    };
+    let (open, done) = (seed(&all, "seed-000").unwrap(), seed(&all, "seed-001").unwrap());
+    assert_eq!((&open["epochs"], &done["epochs"]), (&1.into(), &2.into()), "the half-written row waits");
+    assert_eq!((&open["state"], &done["state"]), (&"training".into(), &"done".into()));
+    assert_eq!((done["limit"].as_f64(), done["seed"].as_u64()), (Some(20.0), Some(1)));
+    let groups = all["tasks"][0]["groups"].as_array().unwrap();
+    let labels: Vec<_> =
+        groups.iter().map(|g| (g["label"].as_str().unwrap(), g["n"].as_u64().unwrap())).collect();
+    assert_eq!(labels.len(), 2, "both programs on one task: {labels:?}");
+    assert!(labels.iter().any(|(label, n)| label.contains("PPOLag") && *n == 2), "{labels:?}");
+
+    let mut file = fs::OpenOptions::new().append(true).open(training.join("progress.csv")).unwrap();
+    file.write_all(&last.as_bytes()[9..]).unwrap();
+    let both = |o: &Value| seed(o, "seed-000").is_some_and(|r| r["epochs"] == 2);
+    let (all, _) = wait_for(server.address, "/api/overview", both);
+    assert_eq!(seed(&all, "seed-000").unwrap()["ret"].as_f64(), Some(2.0));
+}
+
 #[test]
 fn an_answer_that_is_known_is_not_sent_again() {
     let server = start();

@@ -48,7 +48,7 @@ epo_core::parameters! {
     pub struct TrainTable {
         /// Number of environment steps between two updates, over all environments: the size of an epoch. It must be a
         /// multiple of `envs`.
-        pub steps_per_epoch: usize = 32_000,
+        pub steps_per_epoch: usize = 16_000,
         /// Number of environments that are stepped side by side. Changes the results.
         pub envs: usize = 32,
         /// Number of threads. It does not change the results. 0 means one thread per core.
@@ -57,6 +57,9 @@ epo_core::parameters! {
         pub hidden: Vec<usize> = vec![64, 64],
         /// Normalise observations by their running mean and standard deviation.
         pub normalize_obs: bool = true,
+        /// Let the critics learn values in units of the running size of the discounted sums of reward and cost. Learning
+        /// then does not depend on the units of reward and cost.
+        pub normalize_values: bool = true,
         /// Minimum number of finished episodes behind the cost reading J_c. If an epoch finishes fewer, earlier ones are
         /// added. More episodes give a steadier reading that lags behind. 0 means the episodes of the epoch alone.
         pub cost_window: usize = 100,
@@ -464,26 +467,19 @@ mod tests {
         let kl = |set: &[&str]| run(set).train.update.target_kl;
         assert_eq!(kl(&[]), 0.02);
         assert_eq!(kl(&["train.target_kl=0.5"]), 0.5);
-        assert_eq!(kl(&["run.task=SafetyCarGoal1-v0"]), 0.006, "the preset is that of the task of the run");
+        assert_eq!(kl(&["run.task=SafetyCarGoal1-v0"]), 0.01, "the preset is that of the task of the run");
         assert_eq!(kl(&["run.algo=cpo"]), 0.02, "CPO has the shared preset only");
-        assert_eq!(kl(&["run.task=MyVelocityEnv"]), 0.006, "an id outside the registry has no preset");
-        let mu_rate = |set: &[&str]| params(&run(set).algo).unwrap()["mu_rate"].as_float();
-        assert_eq!(mu_rate(&[]), Some(0.3));
-        assert_eq!(mu_rate(&["algo.mu_rate=0.07"]), Some(0.07));
-        assert_eq!(mu_rate(&["run.task=SafetyCarGoal1-v0"]), Some(0.07));
-        let joint_clip = |set: &[&str]| params(&run(set).algo).unwrap()["joint_clip"].as_bool();
-        let tasks = [&[][..], &["run.task=SafetyCarGoal1-v0"], &["run.task=MyVelocityEnv"]];
-        assert_eq!(tasks.map(joint_clip), [Some(true), Some(false), Some(false)]);
+        assert_eq!(kl(&["run.task=MyVelocityEnv"]), 0.01, "an id outside the registry has no preset");
+        let algo = |set: &[&str]| run(set).algo;
+        assert_eq!(
+            algo(&[]),
+            algo(&["run.task=SafetyCarGoal1-v0"]),
+            "EPO has the same defaults for every task"
+        );
 
-        // A run of a version without `joint_clip` continues without it.
-        let old =
-            "epo_version = \"0.2.0\"\n[run]\ntask = \"SafetyAntVelocity-v1\"\n[train]\ntarget_kl = 0.02";
-        let old = ResolvedRun::from_layers(Some(old), &[]).unwrap();
-        assert_eq!(params(&old.algo).unwrap()["joint_clip"].as_bool(), Some(false));
-        assert_eq!(old.train.update.target_kl, 0.02);
         // the configuration of a run folder is complete, with or without a version
         let saved = "[run]\ntask = \"SafetyAntVelocity-v1\"\n";
-        assert_eq!(ResolvedRun::from_saved(saved).unwrap().train.update.target_kl, 0.006);
+        assert_eq!(ResolvedRun::from_saved(saved).unwrap().train.update.target_kl, 0.01);
     }
 
     /// This test fails if a key of version 0.3 is rejected in a run folder, or silently accepted in a user's file.
@@ -511,11 +507,11 @@ mod tests {
             "a multiple of 32"
         );
         let run = set(&["run.steps=1e5"]).unwrap();
-        assert_eq!((run.total_steps(), run.epochs()), (100_000, 4));
-        assert_eq!([0, 64_000, 96_000, 100_000].map(|s| run.steps_of_epoch(s)), [32_000, 32_000, 4_000, 0]);
-        assert_eq!(run.epochs_after(3, 96_000), 4);
+        assert_eq!((run.total_steps(), run.epochs()), (100_000, 7));
+        assert_eq!([0, 64_000, 96_000, 100_000].map(|s| run.steps_of_epoch(s)), [16_000, 16_000, 4_000, 0]);
+        assert_eq!(run.epochs_after(6, 96_000), 7);
         let longer = set(&["run.steps=2e5"]).unwrap();
-        assert_eq!(longer.epochs_after(4, 100_000), 8, "100,000 steps more");
+        assert_eq!(longer.epochs_after(7, 100_000), 14, "100,000 steps more");
     }
 
     fn set(assignments: &[&str]) -> Result<ResolvedRun, ConfigError> {
@@ -523,14 +519,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_papers_except_the_kl_bound() {
+    fn the_defaults_are_those_of_the_documentation() {
         let run = set(&["train.threads=3"]).unwrap();
         assert_eq!((run.run.task.as_str(), run.run.algo.as_str()), ("SafetyPointGoal1-v0", "epo"));
         assert_eq!((run.run.steps, run.run.limit, run.run.seed), (10_000_000, 25.0, 0));
         let (train, update, discount) = (&run.train, &run.train.update, &run.train.discount);
-        assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (32_000, 32, &[64, 64][..]));
-        assert_eq!((update.passes, update.minibatch, update.lr), (40, 64, 3e-4));
-        assert_eq!(update.target_kl, 0.006, "our choice; OmniSafe has 0.02");
+        assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (16_000, 32, &[64, 64][..]));
+        assert_eq!((update.passes, update.minibatch, update.lr, update.target_kl), (4, 64, 3e-4, 0.01));
         assert_eq!((discount.gamma, discount.lambda, train.threads), (0.99, 0.95, 3));
         assert!(set(&[]).unwrap().train.threads > 0, "0 threads means the cores of this machine");
     }

@@ -10,17 +10,25 @@
 //! | engine | what it does |
 //! |---|---|
 //! | [`local::Local`] | starts child processes on this machine; several machines may share the folder |
+//! | [`ray::Ray`] | starts tasks on a Ray cluster; with a storage the nodes need no shared folder |
+//! | [`slurm::Slurm`] | submits job arrays; each task of an array makes one or more runs in the shared folder |
 //!
 //! All engines give each run to `epo train`. The same plan and folder continue where an earlier call stopped, also with
 //! another engine.
 
 pub mod local;
+pub mod ray;
+pub mod slurm;
+pub mod task;
 
+use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::sweep::{Overview, PlannedRun, RunOutcome};
+use toml::Value;
+
+use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, at};
 
 /// The runs to make and the folder that they belong to.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,4 +77,73 @@ pub trait Engine {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError>;
+
+    /// Returns the tasks that the engine has for this folder, by the name of their run. Default: none.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    fn queue(&mut self, _plan: &Plan) -> Result<HashMap<String, EngineTask>, EngineError> {
+        Ok(HashMap::new())
+    }
+
+    /// Takes all runs of this folder out of the queue and stops those that run; they save first. Returns the number of
+    /// runs.
+    ///
+    /// # Errors
+    /// If the engine does not answer, or has no queue.
+    fn cancel(&mut self, _plan: &Plan) -> Result<usize, EngineError> {
+        let name = self.name();
+        Err(EngineError::Usage(format!(
+            "`--on {name}` has no queue: press Ctrl-C in the process that drives the sweep"
+        )))
+    }
+}
+
+/// One key of the table of an engine in a sweep file.
+struct Setting<'a> {
+    table: &'static str,
+    key: &'a str,
+    value: &'a Value,
+}
+
+impl Setting<'_> {
+    fn wrong(&self, what: &str) -> EngineError {
+        EngineError::Usage(format!("{}.{} must be {what}, not {}", self.table, self.key, self.value))
+    }
+
+    fn text(&self) -> Result<String, EngineError> {
+        self.value.as_str().map(str::to_owned).ok_or_else(|| self.wrong("a text in quotes"))
+    }
+
+    fn number(&self, least: u32) -> Result<u32, EngineError> {
+        let whole = self.value.as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= least);
+        whole.ok_or_else(|| self.wrong(&format!("a whole number of at least {least}")))
+    }
+
+    fn texts(&self) -> Result<Vec<String>, EngineError> {
+        let list =
+            self.value.as_array().map(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+        list.flatten().ok_or_else(|| self.wrong("a list of texts, such as [\"--qos=high\"]"))
+    }
+
+    /// Returns the error for a key that does not exist. It names the nearest key that does.
+    fn unknown(&self, keys: &[&str]) -> EngineError {
+        let near = |key: &str| strsim::jaro_winkler(key, self.key);
+        let nearest = keys.iter().max_by(|a, b| near(a).total_cmp(&near(b))).copied().unwrap_or_default();
+        let Self { table, key, .. } = self;
+        EngineError::Usage(format!("there is no `{table}.{key}`; did you mean `{table}.{nearest}`?"))
+    }
+}
+
+/// Returns the folder of the next submission, such as `DIR/slurm/0001`.
+fn next_folder(plan: &Plan, engine: &str) -> Result<PathBuf, EngineError> {
+    let root = absolute(&plan.dir)?.join(engine);
+    let entries = std::fs::read_dir(&root).into_iter().flatten().filter_map(Result::ok);
+    let newest = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
+    Ok(root.join(format!("{:04}", newest.unwrap_or(0) + 1)))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, EngineError> {
+    let path = std::path::absolute(path).map_err(at(path))?;
+    Ok(path.canonicalize().unwrap_or(path))
 }

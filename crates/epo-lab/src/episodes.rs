@@ -95,9 +95,13 @@ impl EpisodeWindow {
     fn read(&self, finished: &[FinishedEpisode], running: &[Episode], rule: CostRule) -> Option<CostReading> {
         let older = rule.window.max(1).saturating_sub(finished.len()).min(self.window.len());
         let older = self.window.range(self.window.len() - older..);
-        let (mean, spread) = mean_and_std(older.chain(finished.iter().map(|f| &f.episode)).map(|e| e.cost))
-            .unwrap_or_else(|| extrapolate(running, rule.max_steps));
-        CostReading::with_spread(mean, rule.limit, spread)
+        let read = older.chain(finished.iter().map(|f| &f.episode));
+        let (episodes, length) = (read.clone().count(), mean_and_std(read.clone().map(|e| e.len as f64)));
+        let (mean, spread) =
+            mean_and_std(read.map(|e| e.cost)).unwrap_or_else(|| extrapolate(running, rule.max_steps));
+        let length = length.map_or(rule.max_steps as f64, |(mean, _)| mean);
+        let episodes = if episodes > 0 { episodes } else { running.iter().filter(|e| e.len > 0).count() };
+        Some(CostReading::with_spread(mean, rule.limit, spread)?.of_episodes(episodes, length))
     }
 
     /// Returns the mean of a quantity over the window; `None` before the first episode has finished.

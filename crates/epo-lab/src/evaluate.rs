@@ -74,7 +74,7 @@ pub struct Watch {
 pub const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
-struct Player {
+struct EnvShare {
     episodes: usize,
     finished: Vec<Episode>,
     stream: Stream,
@@ -95,21 +95,21 @@ pub fn evaluate(
     let width = plan.episodes.clamp(1, WIDTH);
     let envs = (0..width).map(|_| make_env()).collect::<Result<Vec<_>, _>>()?;
     let mut pool = EnvPool::new(envs, plan.threads, plan.seed, Purpose::Evaluation)?;
-    let mut players: Vec<Player> = (0..width)
-        .map(|i| Player {
+    let mut shares: Vec<EnvShare> = (0..width)
+        .map(|i| EnvShare {
             episodes: (plan.episodes + width - 1 - i) / width,
             finished: Vec::new(),
             // evaluation episodes use streams 0.. of their purpose; their actions use the upper half
             stream: Stream::new(plan.seed, Purpose::Evaluation, i as u32 | 1 << 31),
         })
         .collect();
-    pool.run(&mut players, |slot, player| {
+    pool.run(&mut shares, |slot, share| {
         let map = ActionMap::new(&slot.env().spec().action);
         let mut ws = policy.workspace(1);
         let mut obs = vec![0.0; slot.obs().len()];
         let mut chosen = vec![0.0; policy.action_len()];
         let mut action = vec![0.0; map.len()];
-        for number in 0..player.episodes {
+        for number in 0..share.episodes {
             if watch.stop.load(Relaxed) {
                 break;
             }
@@ -119,7 +119,7 @@ pub fn evaluate(
                 normalizer.normalize(slot.obs(), &mut obs);
                 match mode {
                     ActionMode::Sampled => {
-                        policy.act(&obs, &mut ws, &mut player.stream, &mut chosen);
+                        policy.act(&obs, &mut ws, &mut share.stream, &mut chosen);
                     }
                     ActionMode::Mean => policy.act_deterministic(&obs, &mut ws, &mut chosen),
                 }
@@ -130,17 +130,17 @@ pub fn evaluate(
                     break;
                 }
             }
-            player.finished.push(episode);
+            share.finished.push(episode);
             watch.played.fetch_add(1, Relaxed);
         }
         Ok(())
     })?;
-    if players.iter().any(|p| p.finished.len() < p.episodes) {
+    if shares.iter().any(|p| p.finished.len() < p.episodes) {
         return Err(LabError::Interrupted("the evaluation"));
     }
     // episode k of environment i is number k · width + i
-    let most = players.iter().map(|p| p.finished.len()).max().unwrap_or(0);
-    Ok((0..most).flat_map(|k| players.iter().filter_map(move |p| p.finished.get(k).copied())).collect())
+    let most = shares.iter().map(|p| p.finished.len()).max().unwrap_or(0);
+    Ok((0..most).flat_map(|k| shares.iter().filter_map(move |p| p.finished.get(k).copied())).collect())
 }
 
 /// Evaluates the newest intact checkpoint of a run folder with both action modes and adds the result to the folder's

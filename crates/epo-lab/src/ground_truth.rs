@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use epo_core::Env;
-use epo_theory::{Cmdp, Evaluation, Policy, SolveError, TabularEnv, optimum};
+use epo_theory::{Cmdp, Evaluation, SolveError, TabularEnv, TabularPolicy, optimum};
 use serde::Serialize;
 
 use crate::LabError;
 use crate::config::{ResolvedRun, algo_named};
 use crate::train::Trainer;
 
-pub use table::{MeanAndWorst, Summary, csv, markdown, summarise};
+pub use table::{CmdpResult, MeanAndWorst, csv, markdown, summarise};
 
 /// One training on one CMDP.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Job {
     pub seed: u64,
     /// Number of environment steps.
     pub steps: u64,
-    /// Settings `key=value`. They override [`SETTINGS`] and [`OWN_SETTINGS`].
+    /// Settings `key=value`. They override [`SETTINGS`].
     pub set: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct JobResult {
     /// Number of environment steps.
     pub steps: u64,
     /// Optimal return J_R* of the linear program.
-    pub best_return: f64,
+    pub optimum: f64,
     /// Cost limit d.
     pub limit: f64,
     /// J_R of the learned policy.
@@ -91,26 +91,15 @@ pub const SETTINGS: [&str; 13] = [
     "train.gamma_c=0.99",
 ];
 
-/// Additional settings of single algorithms. All others keep their defaults.
-pub const OWN_SETTINGS: &[(&str, &str)] = &[
-    // A sharp penalty: a softplus of width 1 also penalises policies far below the limit (`docs/theory.md`, item 9).
-    // μ can recover while the limit is met, so that it finds the value that λ* requires.
-    (
-        "epo",
-        "algo.sharpness=20 algo.mu_init=100 algo.mu_min=0.01 algo.scale_by=spread algo.scale=1 algo.mu_law=step algo.normalize_loss=false",
-    ),
-];
-
 impl Job {
-    /// Returns the configuration of the training: [`SETTINGS`], then [`OWN_SETTINGS`] of the algorithm, then `set`.
+    /// Returns the configuration of the training: the defaults of the algorithm, then [`SETTINGS`], then `set`.
     ///
     /// # Errors
     /// If a key or a value is wrong.
     pub fn resolve(&self) -> Result<ResolvedRun, LabError> {
         let Self { cmdp, algo, seed, steps, set } = self;
         algo_named(algo)?;
-        let own = OWN_SETTINGS.iter().filter(|(name, _)| name == algo).flat_map(|(_, own)| own.split(' '));
-        let mut layers: Vec<String> = SETTINGS.into_iter().chain(own).map(str::to_owned).collect();
+        let mut layers: Vec<String> = SETTINGS.into_iter().map(str::to_owned).collect();
         layers.extend([format!("run.task={}", cmdp.name()), format!("run.algo={algo}")]);
         layers.extend([format!("run.seed={seed}"), format!("run.steps={steps}")]);
         layers.push(format!("run.limit={}", cmdp.limits()[0]));
@@ -155,7 +144,7 @@ pub fn run_job(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
         algo: job.algo.clone(),
         seed: job.seed,
         steps: costs.len() as u64 * per_epoch,
-        best_return: best.value,
+        optimum: best.value,
         limit,
         ret,
         cost,
@@ -216,7 +205,7 @@ fn unsolved(error: SolveError) -> LabError {
 }
 
 /// Returns the learned policy as a table of action probabilities, one row per state.
-fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
+fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> TabularPolicy {
     let (n, m) = (cmdp.n_states(), cmdp.n_actions());
     let (mut obs, mut actions) = (vec![0.0_f32; n * m * n], vec![]);
     for (i, row) in obs.chunks_mut(n).enumerate() {
@@ -227,7 +216,7 @@ fn learned(trainer: &Trainer<'_>, cmdp: &Cmdp) -> Policy {
     }
     let mut ws = trainer.agent.policy.workspace(n * m);
     ws.load(&obs, &actions);
-    Policy::new(m, trainer.agent.policy.log_prob(&mut ws).iter().map(|l| l.exp()).collect())
+    TabularPolicy::new(m, trainer.agent.policy.log_prob(&mut ws).iter().map(|l| l.exp()).collect())
 }
 
 #[cfg(test)]
@@ -243,13 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn every_default_and_every_own_setting_resolves() {
+    fn the_defaults_of_every_algorithm_resolve() {
         for algo in crate::config::algorithms() {
             let cmdp = epo_theory::stories::fast_or_slow();
             let job = Job { cmdp, algo: algo.name().into(), seed: 1, steps: 4000, set: vec![] };
             let run = job.resolve().unwrap();
             assert_eq!((run.algo.name(), run.run.limit), (algo.name(), 2.0));
         }
-        assert!(OWN_SETTINGS.iter().all(|(name, _)| algo_named(name).is_ok()));
     }
 }

@@ -155,6 +155,7 @@ impl<'a> Trainer<'a> {
         make_env: &'a MakeEnv<'a>,
     ) -> Result<(Self, BTreeMap<String, Vec<u8>>), LabError> {
         runs::read_config(dir)?; // before anything is written: the folder may be no run
+        runs::refuse_old_penalty(dir)?;
         let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
         let mut run = saved.clone();
@@ -248,7 +249,7 @@ impl<'a> Trainer<'a> {
         let spec = envs[0].spec().clone();
         let first = mine.start as u32;
         let pool = EnvPool::numbered(envs, first, train.threads, seed, Purpose::Episode)?;
-        let agent = Agent::new(
+        let mut agent = Agent::new(
             spec.obs_len,
             &spec.action,
             &train.hidden,
@@ -256,6 +257,9 @@ impl<'a> Trainer<'a> {
             run.algo.cost_critics(),
             seed,
         );
+        if !train.normalize_values {
+            agent.scales = None;
+        }
         let collector = Collector::new(pool, mine, &agent.policy, &run);
         let algorithm = run.build().map_err(|source| LabError::Update { epoch: 0, source })?;
         Ok(Self {

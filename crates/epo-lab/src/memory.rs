@@ -141,7 +141,7 @@ mod tests {
         let said = check_against(&run(&["train.passes=1e6"]), &spec(), gib).unwrap_err().to_string();
         assert_eq!(
             said,
-            "`train.passes = 1000000`: the run needs about 119.2 GiB of memory, and 1.0 GiB are available"
+            "`train.passes = 1000000`: the run needs about 59.6 GiB of memory, and 1.0 GiB are available"
         );
     }
 

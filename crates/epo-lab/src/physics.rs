@@ -59,7 +59,7 @@ const OBSERVATION_MARGIN: f64 = 1e-4;
 
 /// The policy that plays the episodes.
 #[derive(Debug)]
-pub enum Player {
+pub enum PlayedPolicy {
     /// Actions are sampled uniformly from the action space.
     Random,
     /// The scripted policy [`Driver`], which seeks collisions.
@@ -68,7 +68,7 @@ pub enum Player {
     Trained(Box<(Policy, Normalizer)>),
 }
 
-impl Player {
+impl PlayedPolicy {
     /// Returns the task id and the policy of a run folder.
     pub fn of_run(dir: &Path) -> Result<(String, Self), LabError> {
         let run = runs::read_config(dir)?;
@@ -158,7 +158,7 @@ fn p(row: &MetricComparison) -> f64 {
 /// If the task does not exist, an environment fails, or with [`LabError::Interrupted`] if `stop` is set.
 pub fn compare(
     task: &str,
-    player: &Player,
+    player: &PlayedPolicy,
     plan: Plan,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
@@ -255,7 +255,7 @@ fn needed(pairs: &[Pair]) -> usize {
 /// Plays the episodes of the given seeds with both physics and returns the results in the order of the seeds.
 fn play(
     envs: &[TaskEnv; 2],
-    player: &Player,
+    player: &PlayedPolicy,
     seeds: Range<usize>,
     threads: usize,
     stop: &AtomicBool,
@@ -293,7 +293,7 @@ fn play(
 /// The environments of one thread, and the buffers of the policy.
 struct Worker<'a> {
     envs: [TaskEnv; 2],
-    player: &'a Player,
+    player: &'a PlayedPolicy,
     driver: Driver,
     map: ActionMap,
     workspace: Option<PolicyWorkspace>,
@@ -307,10 +307,10 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(envs: &[TaskEnv; 2], player: &'a Player) -> Result<Self, LabError> {
+    fn new(envs: &[TaskEnv; 2], player: &'a PlayedPolicy) -> Result<Self, LabError> {
         let spec = envs[0].spec();
         let (workspace, chosen) = match player {
-            Player::Trained(trained) => (Some(trained.0.workspace(1)), trained.0.action_len()),
+            PlayedPolicy::Trained(trained) => (Some(trained.0.workspace(1)), trained.0.action_len()),
             _ => (None, 0),
         };
         Ok(Self {
@@ -393,7 +393,7 @@ impl<'a> Worker<'a> {
     fn choose(&mut self, side: usize, stream: &mut Stream) {
         let env = &self.envs[side];
         match self.player {
-            Player::Random => match &env.spec().action {
+            PlayedPolicy::Random => match &env.spec().action {
                 ActionSpace::Box { low, high } => {
                     for (a, (low, high)) in self.action.iter_mut().zip(low.iter().zip(high)) {
                         *a = low + (high - low) * stream.uniform();
@@ -401,8 +401,8 @@ impl<'a> Worker<'a> {
                 }
                 ActionSpace::Discrete { n } => self.action[0] = stream.below(*n) as f64,
             },
-            Player::Scripted => self.driver.act(env, &mut self.action),
-            Player::Trained(trained) => {
+            PlayedPolicy::Scripted => self.driver.act(env, &mut self.action),
+            PlayedPolicy::Trained(trained) => {
                 let (policy, normalizer) = &**trained;
                 let workspace = self.workspace.as_mut().expect("a trained player has one");
                 normalizer.normalize(&self.obs, &mut self.normalized);

@@ -154,11 +154,10 @@ mod tests {
             all.iter().find(|k| k.key == key).unwrap().paragraph()
         };
         assert_eq!(
-            paragraph("train.passes"),
-            "Maximum number of passes over the batch per epoch. From 1 to 1000000. Default: 40."
+            paragraph("train.envs"),
+            "Number of environments that are stepped side by side. Changes the results. From 1 to 10000. Default: 32."
         );
-        assert!(paragraph("train.target_kl").ends_with("Default: 0.006, on velocity tasks 0.02."));
-        assert!(paragraph("algo.joint_clip").ends_with("Default: false, on velocity tasks true."));
+        assert!(paragraph("train.target_kl").ends_with("Default: 0.01, on velocity tasks 0.02."));
     }
 
     #[test]

@@ -98,13 +98,31 @@ pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), LabError> {
     write().map_err(LabError::io("write", path))
 }
 
-/// Returns the configuration of the run folder `dir`.
-pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
+fn config_text(dir: &Path) -> Result<String, LabError> {
     let path = dir.join("config.toml");
-    let text = epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES).map_err(|e| match e.kind() {
+    epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => LabError::run(dir, format!("not a run folder ({e})")),
         _ => LabError::run(&path, format!("this configuration cannot be read ({e})")),
-    })?;
+    })
+}
+
+/// Refuses a run of EPO of version 0.3 or earlier: its penalty cannot be continued.
+pub(crate) fn refuse_old_penalty(dir: &Path) -> Result<(), LabError> {
+    let old = config_text(dir)?.parse().is_ok_and(|table| epo_algos::has_old_penalty(&table));
+    if !old {
+        return Ok(());
+    }
+    let version = begun_by(dir).unwrap_or_else(|| "0.3.0".to_owned());
+    let why = format!(
+        "this run was trained by EPO of version {version}, whose penalty had other parameters. It can be evaluated, \
+         replayed and reported, but only that version can continue it"
+    );
+    Err(LabError::run(&dir.join("config.toml"), why))
+}
+
+/// Returns the configuration of the run folder `dir`.
+pub fn read_config(dir: &Path) -> Result<ResolvedRun, LabError> {
+    let (path, text) = (dir.join("config.toml"), config_text(dir)?);
     ResolvedRun::from_saved(&text).map_err(|e| {
         let version = other_version(dir).map_or(String::new(), |note| format!("; {note}"));
         LabError::run(&path, format!("this configuration is not readable ({e}{version})"))

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use epo_algos::{Agent, Algorithm};
+use epo_algos::{Agent, Algorithm, SignalScales};
 use epo_nn::{Moments, Normalizer};
 use epo_tasks::Physics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -42,6 +42,9 @@ pub(crate) struct State {
     pub(crate) marks: Marks,
     /// Number of update steps of each optimiser.
     adam: BTreeMap<String, u64>,
+    /// Units of the critics, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scales: Option<SignalScales>,
     /// Number of observations that the normaliser has seen.
     seen: u64,
     algorithm: serde_json::Value,
@@ -91,6 +94,7 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
         envs: workers.iter().map(env).collect(),
         marks,
         adam: agent.counters(),
+        scales: agent.scales,
         seen: normalizer.moments().count(),
         algorithm: algorithm.state(),
     };
@@ -188,6 +192,7 @@ impl Learner<'_> {
                 ));
             }
         }
+        self.agent.scales = state.scales;
         self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
         *self.normalizer = tensors.normalizer(state.seen, self.normalizer.moments().mean().len())?;
         Ok(())

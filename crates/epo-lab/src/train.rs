@@ -161,7 +161,7 @@ impl Trainer<'_> {
         let (threads, rollout) = (collector.pool.threads(), &collector.rollout);
         let learned = threads.install(|| {
             let batch = estimator.estimate(rollout, agent, &run.train.discount)?;
-            let cost = episodes.measure(&finished, &running, rule)?;
+            let cost = episodes.measure(&finished, &running, rule)?.with_step_std(rollout.step_cost_std());
             let report = algorithm.update(agent, &batch, cost, epoch)?;
             Ok((cost, report))
         });

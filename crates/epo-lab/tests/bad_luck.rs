@@ -30,7 +30,7 @@ fn without_a_finished_episode_the_cost_is_extrapolated_and_the_window_is_empty()
 fn a_cost_that_is_always_zero_trains_every_algorithm_within_any_limit() {
     let make = || {
         let mut env = Walk::new(ActionSpace::symmetric(1), 50);
-        env.free = true;
+        env.change = Some(Box::new(|_, _, step| step.cost = 0.0));
         Ok(Box::new(env) as Box<dyn Env>)
     };
     for algo in epo_lab::config::algorithms() {
@@ -86,7 +86,13 @@ fn a_nan_from_an_environment_names_task_environment_seed_and_step() {
         let make = || {
             let mut env = Walk::new(ActionSpace::symmetric(1), 70);
             made.set(made.get() + 1);
-            env.bad = (made.get() == 3).then_some((60, value));
+            if made.get() == 3 {
+                env.change = Some(Box::new(move |t, _, step| {
+                    if t == 60 {
+                        step.reward = value;
+                    }
+                }));
+            }
             Ok(Box::new(env) as Box<dyn Env>)
         };
         let dir = tempfile::tempdir().unwrap();

@@ -227,7 +227,11 @@ fn a_stop_on_any_rank_stops_and_saves_the_run() {
 /// A walk whose tenth step has a reward that is not finite.
 fn failing() -> Result<Box<dyn Env>, LabError> {
     let mut env = Walk::new(ActionSpace::symmetric(1), 70);
-    env.bad = Some((10, f64::NAN));
+    env.change = Some(Box::new(|t, _obs, step| {
+        if t == 10 {
+            step.reward = f64::NAN;
+        }
+    }));
     Ok(Box::new(env))
 }
 

@@ -25,7 +25,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 pub(crate) fn lab(error: &LabError) -> PyErr {
-    let text = chain(error);
+    let text = chain(error).replace("--accept-changes", "accept_changes=True"); // its name in Python
     match error {
         LabError::Config(_) | LabError::Exists(_) | LabError::Task(TaskError::Unknown { .. }) => {
             ConfigError::new_err(text)

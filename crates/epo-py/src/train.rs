@@ -147,13 +147,13 @@ enum Start {
     Resume { dir: PathBuf, options: ResumeOptions },
 }
 
-/// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`). Returns the folder, the
+/// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`, `accept_changes`). Returns the folder, the
 /// hash and whether the run is finished.
 ///
 /// `on_start(folder, steps done, steps in all, notes)` is called once. `on_row(row)` is called after each epoch; if it
 /// returns `False`, the run saves and stops.
 #[pyfunction]
-#[pyo3(signature = (*, file, settings, algo, runs, name, resume, steps, threads, make_env, on_start, on_row))]
+#[pyo3(signature = (*, file, settings, algo, runs, name, resume, steps, threads, accept_changes, make_env, on_start, on_row))]
 #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
 pub(crate) fn train(
     py: Python<'_>,
@@ -165,14 +165,13 @@ pub(crate) fn train(
     resume: Option<PathBuf>,
     steps: Option<u64>,
     threads: Option<usize>,
+    accept_changes: bool,
     make_env: Option<Py<PyAny>>,
     on_start: Py<PyAny>,
     on_row: Py<PyAny>,
 ) -> PyResult<(PathBuf, String, bool)> {
     let start = match resume {
-        Some(dir) => {
-            Start::Resume { dir, options: ResumeOptions { threads, steps, ..ResumeOptions::default() } }
-        }
+        Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps, accept_changes } },
         None => {
             let set = assignments(settings, algo).map_err(|e| error::config(&e))?;
             let run = ResolvedRun::from_layers(file.as_deref(), &set).map_err(|e| error::config(&e))?;

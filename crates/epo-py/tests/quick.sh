@@ -25,4 +25,7 @@ level=$(sed -n '/^\[profile.test\]/,/^$/s/^opt-level = //p' Cargo.toml)
 CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/maturin" build --quiet --profile dev --compatibility linux \
     --interpreter "$venv/bin/python" --out "$wheels"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/epo-*.whl
+# types of the package, and of the stubs against the native module
+"$venv/bin/python" -m mypy --cache-dir target/python/mypy
+(cd target/python && "$venv/bin/python" -m mypy.stubtest --ignore-missing-stub epo._epo)
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider crates/epo-py/tests/test_*.py "$@"

@@ -80,6 +80,37 @@ except epo.EpoError as error:
     assert "pip install mujoco" in done.stdout
 
 
+@pytest.mark.parametrize("backend", ["", "egl", "osmesa", "glfw"])
+def test_a_machine_without_opengl_steps_and_says_that_it_cannot_draw(python, backend):
+    """This test fails if a machine without the libraries of OpenGL cannot use the tasks, or if the process ends there."""
+    script = """
+import ctypes, ctypes.util, os
+os.environ["MUJOCO_GL"] or os.environ.pop("MUJOCO_GL")
+find, load = ctypes.util.find_library, ctypes.CDLL.__init__
+is_gl = lambda name: any(part in str(name).rsplit("/", 1)[-1] for part in ("GL", "OSMesa", "glfw"))
+def missing(self, name, *args, **kwargs):
+    if is_gl(name):
+        raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+    load(self, name, *args, **kwargs)
+ctypes.util.find_library = lambda name: None if is_gl(name) else find(name)
+ctypes.CDLL.__init__ = missing
+
+import numpy as np, epo
+env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array")
+env.reset(seed=0)
+for _ in range(2):
+    env.step(np.zeros(2))
+    try:
+        print("drawn", env.render().shape)
+    except epo.EpoError as error:
+        print("refused:", error)
+"""
+    done = python(script, env={"MUJOCO_GL": backend, "DISPLAY": "", "WAYLAND_DISPLAY": ""}, timeout=120)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and all(line.startswith("refused: mujoco cannot draw here") for line in lines), done
+    assert "MUJOCO_GL" in lines[0], "it says what to do"
+
+
 def test_without_a_screen_the_package_chooses_how_to_draw(python):
     script = """
 import os

@@ -49,6 +49,20 @@ def test_callbacks_see_every_row_and_can_stop(tmp_path, small):
     assert again.finished and again.hash == whole.hash
 
 
+def test_a_changed_folder_goes_on_only_if_the_changes_are_accepted(tmp_path, small):
+    """This test fails if ``accept_changes`` is lost, or if a changed folder goes on without it."""
+    stopped = epo.train(TASK, runs=tmp_path, callback=lambda row: row["TotalEnvSteps"] < 800, **small)
+    config = stopped.dir / "config.toml"
+    text = config.read_text()
+    config.write_text(text.replace("limit = 25", "limit = 24"))
+    assert config.read_text() != text
+    with pytest.raises(epo.EpoError, match="run.limit.*resume with accept_changes=True"):
+        epo.resume(stopped)
+    assert not (stopped.dir / "changes.json").exists()
+    again = epo.resume(stopped, accept_changes=True)
+    assert again.finished and "run.limit" in (again.dir / "changes.json").read_text()
+
+
 def test_an_exception_in_a_callback_is_raised_and_the_run_is_saved(tmp_path, small):
     whole = epo.train(TASK, runs=tmp_path, **small)
 

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{Replay, pack};
 
-const THREE: &str = include_str!(concat!(env!("OUT_DIR"), "/three.js"));
-const UPLOT: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.js"));
-const UPLOT_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.css"));
+const THREE: &str = include_str!(env!("EPO_THREE"));
+const UPLOT: &str = include_str!(concat!(env!("EPO_UPLOT"), "/uplot.js"));
+const UPLOT_STYLE: &str = include_str!(concat!(env!("EPO_UPLOT"), "/uplot.css"));
 const STYLE: &str = include_str!("../viewer/viewer.css");
 const VIEWER: &str = include_str!("../viewer/viewer.js");
 const BODY: &str = include_str!("../viewer/body.html");

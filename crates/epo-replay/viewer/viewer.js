@@ -39,7 +39,7 @@
         const i = row.get(body);
         if (i === undefined) return packed.still[body];
         const at = frame * n + i;
-        const xyz = packed.ranges[i].map(([low, high], axis) => low + (p[3 * at + axis] / 65535) * (high - low));
+        const xyz = packed.ranges[i].map((/** @type {number[]} */ [low, high], /** @type {number} */ axis) => low + (p[3 * at + axis] / 65535) * (high - low));
         return [...xyz, q[4 * at] / 32767, q[4 * at + 1] / 32767, q[4 * at + 2] / 32767, q[4 * at + 3] / 32767];
       };
       const running = (/** @type {Float32Array} */ steps) => {
@@ -81,7 +81,7 @@
   // ---- scene ----------------------------------------------------------------------------------------------------
 
   const stage = element("stage");
-  const quaternion = ([w, x, y, z]) => new THREE.Quaternion(x, y, z, w);
+  const quaternion = (/** @type {number[]} */ [w, x, y, z]) => new THREE.Quaternion(x, y, z, w);
   const colours = () => ({
     sky: css("--sky"), floor: dark.matches ? "#3c4350" : "#f7f8fa", grid: dark.matches ? "#4d5564" : "#dde2e8",
     path: dark.matches ? "#7fb2ff" : "#2f6fd0", cost: css("--cost"),
@@ -228,7 +228,8 @@
       const c = colours();
       this.scene.background = new THREE.Color(c.sky);
       this.scene.fog = this.side.runs ? new THREE.Fog(c.sky, 12, 45) : null;
-      const pen = this.tile.getContext("2d");
+      const pen = /** @type {HTMLCanvasElement} */ (this.tile).getContext("2d");
+      if (!pen) return;
       pen.fillStyle = c.floor; pen.fillRect(0, 0, 128, 128);
       pen.strokeStyle = c.grid; pen.lineWidth = 2; pen.strokeRect(0, 0, 128, 128);
       this.texture.needsUpdate = true;
@@ -294,7 +295,7 @@
     }
   }
 
-  const yaw = ([, , , w, x, y, z]) => Math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z));
+  const yaw = (/** @type {number[]} */ [, , , w, x, y, z]) => Math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z));
   function ringColour(/** @type {any} */ side, /** @type {string} */ object) {
     const geom = side.geoms.find((/** @type {Geom} */ g) => g.name === object + "0");
     const [r, g, b] = geom ? geom.rgba : [0.5, 0.5, 0.5];
@@ -355,7 +356,8 @@
       this.scenes.forEach((/** @type {any} */ scene) => { scene.set(Math.min(frame, scene.side.frames - 1)); scene.setHeat(showHeat); });
       const robots = this.scenes.map((/** @type {any} */ scene) => scene.bodies[scene.side.robot].position);
       if (camera === "follow") {
-        const move = new THREE.Vector3(robots[0].x - this.last[0], robots[0].y - this.last[1], 0);
+        const [x, y] = this.last ?? [robots[0].x, robots[0].y];
+        const move = new THREE.Vector3(robots[0].x - x, robots[0].y - y, 0);
         this.camera.position.add(move);
         this.controls.target.add(move);
         this.last = [robots[0].x, robots[0].y, robots[0].z];

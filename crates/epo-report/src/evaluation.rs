@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// How actions are chosen in an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Policy {
+pub enum EvaluatedPolicy {
     /// Actions are sampled from the policy, as in training.
     Sampled,
     /// The action is the mean of the policy, or its most probable action if actions are discrete.
@@ -18,7 +18,7 @@ pub enum Policy {
     Unknown,
 }
 
-impl Policy {
+impl EvaluatedPolicy {
     /// All values, in the order of the tables.
     pub(crate) const ALL: [Self; 3] = [Self::Sampled, Self::Mean, Self::Unknown];
 
@@ -36,7 +36,7 @@ impl Policy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
     /// How actions are chosen.
-    pub policy: Policy,
+    pub policy: EvaluatedPolicy,
     /// Number of episodes.
     pub episodes: u64,
     /// Mean return.
@@ -66,9 +66,9 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
     let policy =
         match (value.get("policy").and_then(Value::as_str), value.get("stochastic").and_then(Value::as_bool))
         {
-            (Some("mean"), _) | (None, Some(false)) => Policy::Mean,
-            (Some("sampled"), _) | (None, Some(true)) => Policy::Sampled,
-            _ => Policy::Unknown,
+            (Some("mean"), _) | (None, Some(false)) => EvaluatedPolicy::Mean,
+            (Some("sampled"), _) | (None, Some(true)) => EvaluatedPolicy::Sampled,
+            _ => EvaluatedPolicy::Unknown,
         };
     Ok(Evaluation {
         policy,
@@ -80,7 +80,7 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
 }
 
 /// Returns the evaluation of `policy` with the most episodes; if several have as many, the last of them.
-pub(crate) fn of_policy(evaluations: &[Evaluation], policy: Policy) -> Option<&Evaluation> {
+pub(crate) fn of_policy(evaluations: &[Evaluation], policy: EvaluatedPolicy) -> Option<&Evaluation> {
     evaluations.iter().filter(|e| e.policy == policy).max_by_key(|e| e.episodes)
 }
 
@@ -96,9 +96,9 @@ mod tests {
             )
         };
         for (key, policy) in [
-            ("", Policy::Unknown),
-            (r#""stochastic": false,"#, Policy::Mean),
-            (r#""stochastic": true,"#, Policy::Sampled),
+            ("", EvaluatedPolicy::Unknown),
+            (r#""stochastic": false,"#, EvaluatedPolicy::Mean),
+            (r#""stochastic": true,"#, EvaluatedPolicy::Sampled),
         ] {
             let (got, hash) = parse(&one(key, 30.0)).unwrap();
             let want = Evaluation { policy, episodes: 4, ret: 1.5, cost: 30.0, within: Some(0.25) };
@@ -106,15 +106,21 @@ mod tests {
         }
         let list = [one(r#""policy": "sampled","#, 3.0), one(r#""policy": "mean","#, 9.0)].join(",");
         let (got, _) = parse(&format!(r#"{{"hash": "cd", "evaluations": [{list}]}}"#)).unwrap();
-        assert_eq!(of_policy(&got, Policy::Sampled).map(|e| e.cost), Some(3.0));
-        assert_eq!(of_policy(&got, Policy::Mean).map(|e| e.cost), Some(9.0));
-        assert_eq!(of_policy(&got, Policy::Unknown), None);
+        assert_eq!(of_policy(&got, EvaluatedPolicy::Sampled).map(|e| e.cost), Some(3.0));
+        assert_eq!(of_policy(&got, EvaluatedPolicy::Mean).map(|e| e.cost), Some(9.0));
+        assert_eq!(of_policy(&got, EvaluatedPolicy::Unknown), None);
     }
 
     #[test]
     fn of_several_evaluations_the_longest_counts_and_then_the_last() {
-        let e = |episodes, cost| Evaluation { policy: Policy::Mean, episodes, ret: 0.0, cost, within: None };
-        let cost = |list: &[Evaluation]| of_policy(list, Policy::Mean).map(|e| e.cost);
+        let e = |episodes, cost| Evaluation {
+            policy: EvaluatedPolicy::Mean,
+            episodes,
+            ret: 0.0,
+            cost,
+            within: None,
+        };
+        let cost = |list: &[Evaluation]| of_policy(list, EvaluatedPolicy::Mean).map(|e| e.cost);
         assert_eq!(cost(&[e(100, 1.0), e(10, 2.0)]), Some(1.0));
         assert_eq!(cost(&[e(10, 1.0), e(10, 2.0)]), Some(2.0));
     }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use crate::evaluation::{Policy, of_policy};
+use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::files::FileNames;
 use crate::groups::{self, Group, MOST_SEEDS};
 use crate::history::{DIAGNOSTICS, Point};
-use crate::plot::figure::{Across, Figure, MOST_LINES, Mark, Panel, Series};
+use crate::plot::figure::{Across, Figure, MOST_LINES, Mark, Panel, PanelValues, Series};
 use crate::table::{csv_text, number};
 use crate::{Band, Options};
 
@@ -32,6 +32,8 @@ pub(crate) struct DrawnFigure {
     pub caption: String,
     pub svg: String,
     pub png: Vec<u8>,
+    /// Values of the lines, for the page.
+    pub values: Vec<PanelValues>,
 }
 
 /// All figures and curves of a report.
@@ -151,7 +153,14 @@ fn learning_curves(groups: &[Group], legend: &BTreeMap<&str, usize>, options: &O
 
 fn draw(name: String, title: String, caption: String, figure: &Figure) -> DrawnFigure {
     let canvas = figure.draw();
-    DrawnFigure { svg: canvas.to_svg(&title), png: canvas.to_png(), name, title, caption }
+    DrawnFigure {
+        svg: canvas.to_svg(&title),
+        png: canvas.to_png(),
+        values: figure.values(),
+        name,
+        title,
+        caption,
+    }
 }
 
 /// Returns the figures of one task.
@@ -221,7 +230,7 @@ fn plane(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Option<Panel> {
                 marks.push(Mark { entry, at, hollow, hover });
             };
             mark((achieved.cost, achieved.ret), false, "end of training");
-            if let Some(e) = of_policy(&run.evaluations, Policy::Mean) {
+            if let Some(e) = of_policy(&run.evaluations, EvaluatedPolicy::Mean) {
                 mark((e.cost, e.ret), true, "evaluated with the mean action");
             }
         }

@@ -28,7 +28,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-pub use evaluation::{Evaluation, Policy};
+pub use evaluation::{EvaluatedPolicy, Evaluation};
 pub use files::printable;
 pub use groups::{Band, Group, RunResults};
 pub use table::csv_text;
@@ -83,7 +83,7 @@ fn first_note(notes: &[Note]) -> String {
 
 /// Contents and files of a written report. `epo report --json` prints it in serialised form.
 #[derive(Debug, serde::Serialize)]
-pub struct Summary {
+pub struct WrittenReport {
     /// Path of the HTML page.
     pub page: PathBuf,
     /// All written files; the HTML page is the last.
@@ -105,7 +105,7 @@ pub struct Summary {
 const FILES: &str = "files.txt";
 
 /// Reads the runs at or below `paths`, writes the report into the folder `out`, and returns its summary.
-pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary, ReportError> {
+pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<WrittenReport, ReportError> {
     let (runs, mut notes) = read_runs(paths, options.limit);
     if runs.is_empty() {
         return Err(ReportError::NoRuns(notes));
@@ -151,7 +151,7 @@ pub fn write(paths: &[PathBuf], out: &Path, options: &Options) -> Result<Summary
     let names: Vec<_> = files.iter().filter_map(|file| file.strip_prefix(out).ok()?.to_str()).collect();
     self::save(out.join(FILES), (names.join("\n") + "\n").as_bytes())?;
     let tables = tables.iter().map(Table::to_json).collect();
-    Ok(Summary { page, files, runs: shown, caveats, notes, tables, markdown })
+    Ok(WrittenReport { page, files, runs: shown, caveats, notes, tables, markdown })
 }
 
 /// Removes files of the previous report that the present report did not write.

@@ -1,9 +1,10 @@
 //! The HTML page: figures, tables and caveats in one file that needs no network.
 //!
-//! The page has one script, `zoom.js`, which enlarges a figure. Its Content-Security-Policy allows this script by its
-//! hash and refuses everything else. Without scripts the page shows the same content.
+//! The page has two scripts: `zoom.js` enlarges a figure, and `hover.js` shows the values of curves at the pointer. Its
+//! Content-Security-Policy allows these scripts by their hashes and refuses everything else. Without scripts the page
+//! shows the same figures and tables.
 
-use crate::evaluation::{Policy, of_policy};
+use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
 use crate::groups::Group;
@@ -21,6 +22,8 @@ figcaption{color:var(--soft);font-size:.9rem}body>figure svg{cursor:zoom-in}butt
 dialog{width:96vw;height:94vh;max-width:none;max-height:none;box-sizing:border-box;padding:.5rem;\
 color:var(--ink);background:var(--paper);border:1px solid var(--line)}dialog figure{margin:.5rem 0 0;\
 height:calc(100% - 2.5rem);cursor:grab;touch-action:none}dialog figure svg{width:100%;height:100%;max-width:none}dialog svg *{vector-effect:non-scaling-stroke}\
+#values{position:fixed;z-index:1;pointer-events:none;max-width:92vw;padding:.3rem .6rem;font-size:.8rem;\
+color:var(--ink);background:var(--paper);border:1px solid var(--soft);border-radius:4px}#values td{border:0;padding:0 .3rem}\
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.25rem .6rem;text-align:left;border-bottom:1px solid var(--line)}\
 td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .wide{overflow-x:auto}.caveat{background:var(--warn);border-left:4px solid #e69f00;padding:.5rem 1rem}\
@@ -29,15 +32,17 @@ td:first-child{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabul
 figure svg>rect{fill:#16181d}figure [fill=\"#222222\"]{fill:#ddd}figure [stroke=\"#222222\"]{stroke:#ddd}\
 figure [stroke=\"#e4e4e4\"]{stroke:#2c2f36}figure [stroke=\"#555555\"]{stroke:#999}\
 figure [stroke=\"#000000\"]{stroke:#fff}figure [fill=\"#000000\"]{fill:#fff}\
-figure [stroke=\"#0072b2\"]{stroke:#3d7eff}figure [fill=\"#0072b2\"]{fill:#3d7eff}}\
+figure [stroke=\"#0072b2\"]{stroke:#3d7eff}figure [fill=\"#0072b2\"]{fill:#3d7eff}\
+#values [fill=\"#0072b2\"]{color:#3d7eff!important}#values [fill=\"#000000\"]{color:#fff!important}}\
 @page{size:landscape;margin:12mm}@media print{button,#zoom-help{display:none}body{margin:0;max-width:none;font-size:11pt}h2,h3{break-after:avoid}\
 figure,tr,.caveat{break-inside:avoid}figure svg{max-height:165mm}.wide{overflow:visible}table{font-size:8pt}\
 td,th{padding:.15rem .3rem}}";
 
-/// The script that enlarges a figure.
-const ZOOM: &str = include_str!("zoom.js");
-/// SHA-256 of [`ZOOM`] in Base64. A test compares them and prints the right value.
-const ZOOM_HASH: &str = "ugczBaqEsvCEUsQA8xo39uk4VIJj7J8mb85gkbYcsOY=";
+/// The scripts, each with its SHA-256 in Base64. A test compares them and prints the right value.
+const SCRIPTS: [(&str, &str); 2] = [
+    (include_str!("zoom.js"), "0QZ0h8SkCBJnxuqpaPkk1vXZC1iX5mirNk+KNk5x7VM="),
+    (include_str!("hover.js"), "M7vwa7zFUiNlg+yG94BDsFT26uTdF5npzlzzErXGpzE="),
+];
 
 /// Maximum number of notes that the page lists.
 const MOST_NOTES: usize = 200;
@@ -78,7 +83,16 @@ impl Page<'_> {
         let figure = |drawn: &DrawnFigure| {
             let class = if drawn.name.starts_with("plane/") { " class=\"narrow\"" } else { "" };
             let (title, caption) = (escape(&drawn.title), escape(&drawn.caption));
-            format!("<figure{class}>{}<figcaption>{title}. {caption}</figcaption></figure>\n", drawn.svg)
+            let values =
+                serde_json::to_string(&drawn.values).expect("numbers and texts can be written as JSON");
+            let curves = match drawn.values.is_empty() {
+                true => String::new(),
+                false => format!(" data-curves=\"{}\"", escape(&values)),
+            };
+            format!(
+                "<figure{class}{curves}>{}<figcaption>{title}. {caption}</figcaption></figure>\n",
+                drawn.svg
+            )
         };
         *out += "<h2>Figures</h2>\n";
         *out += &format!("<p>{}</p>\n", escape(&self.how_to_read()));
@@ -100,8 +114,8 @@ impl Page<'_> {
             }
         };
         let mut text = format!(
-            "A run records means over its last finished episodes. {smoothing}. The dashed line is the cost limit. The \
-             name of a line or a mark appears while the pointer is on it."
+            "A run records means over its last finished episodes. {smoothing}. The dashed line is the cost limit. \
+             While the pointer is on a figure, the values of its lines at that step, or the name of a mark, appear."
         );
         if self.figures.together.is_some() {
             text += " The files figures/overview.svg and figures/overview.png show all tasks in one figure.";
@@ -135,8 +149,8 @@ impl Page<'_> {
                  <th>Algorithm</th><th class=\"n\">Seed</th><th class=\"n\">Limit</th><th class=\"n\">Steps</th>\
                  <th class=\"n\">Return, training</th><th class=\"n\">Cost, training</th>";
         let runs = || self.groups.iter().flat_map(|g| g.runs.iter().map(move |run| (g, run)));
-        let present = |p: &Policy| runs().any(|(_, run)| of_policy(&run.evaluations, *p).is_some());
-        let policies: Vec<Policy> = Policy::ALL.into_iter().filter(present).collect();
+        let present = |p: &EvaluatedPolicy| runs().any(|(_, run)| of_policy(&run.evaluations, *p).is_some());
+        let policies: Vec<EvaluatedPolicy> = EvaluatedPolicy::ALL.into_iter().filter(present).collect();
         for policy in &policies {
             let name = policy.name();
             *out += &format!("<th class=\"n\">Return, {name}</th><th class=\"n\">Cost, {name}</th>");
@@ -153,7 +167,7 @@ impl Page<'_> {
         }
     }
 
-    fn run_row(&self, group: &Group, run: &Run, policies: &[Policy]) -> String {
+    fn run_row(&self, group: &Group, run: &Run, policies: &[EvaluatedPolicy]) -> String {
         let cell = |text: &str| format!("<td>{}</td>", escape(text));
         let figure =
             |value: Option<f64>| format!("<td class=\"n\">{}</td>", value.map_or("–".into(), number));
@@ -184,9 +198,10 @@ impl Page<'_> {
 /// Returns the beginning of a page, up to its heading.
 pub(crate) fn head(title: &str) -> String {
     let title = escape(title);
+    let hashes = SCRIPTS.map(|(_, hash)| format!("'sha256-{hash}'")).join(" ");
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{ZOOM_HASH}'\">\n<meta name=\"viewport\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
          <body>\n<h1>{title}</h1>\n"
     )
@@ -195,7 +210,8 @@ pub(crate) fn head(title: &str) -> String {
 /// Returns the end of a page.
 pub(crate) fn foot() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    format!("<p class=\"note\">Made by epo {version}.</p>\n<script>{ZOOM}</script>\n</body></html>\n")
+    let scripts = SCRIPTS.map(|(script, _)| format!("<script>{script}</script>\n")).concat();
+    format!("<p class=\"note\">Made by epo {version}.</p>\n{scripts}</body></html>\n")
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -204,23 +220,17 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use sha2::{Digest, Sha256};
 
     use super::*;
 
-    /// Returns `bytes` in Base64, for a number of bytes that leaves two at the end.
-    fn base64(bytes: &[u8; 32]) -> String {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let padded: Vec<u8> = bytes.iter().copied().chain([0]).collect();
-        let word = |c: &[u8]| u32::from(c[0]) << 16 | u32::from(c[1]) << 8 | u32::from(c[2]);
-        let digits = |w: u32| [18, 12, 6, 0].map(|shift| char::from(DIGITS[(w >> shift) as usize & 63]));
-        let text: String = padded.chunks(3).flat_map(|chunk| digits(word(chunk))).collect();
-        text[..43].to_owned() + "="
-    }
-
-    /// This test fails if the script changes and its hash does not: a browser would then refuse to run it.
+    /// This test fails if a script changes and its hash does not: a browser would then refuse to run it.
     #[test]
-    fn the_page_allows_its_script_by_hash() {
-        assert_eq!(base64(&Sha256::digest(ZOOM).into()), ZOOM_HASH);
+    fn the_page_allows_its_scripts_by_hash() {
+        for (script, hash) in SCRIPTS {
+            assert_eq!(STANDARD.encode(Sha256::digest(script)), hash, "{}", script.lines().next().unwrap());
+        }
     }
 }

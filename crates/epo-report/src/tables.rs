@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::evaluation::{Evaluation, Policy, of_policy};
+use crate::evaluation::{EvaluatedPolicy, Evaluation, of_policy};
 use crate::files::shorten;
 use crate::groups::{Group, RunResults, is_incidental};
 use crate::stats::{self, Interval, Statistic};
@@ -171,11 +171,11 @@ fn timing(groups: &[Group]) -> Option<Table> {
 
 /// Returns the table of training and evaluation results, for runs with final values; `None` if no run is evaluated.
 fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
-    let of = |g: &Group, policy: Policy| -> Vec<Evaluation> {
+    let of = |g: &Group, policy: EvaluatedPolicy| -> Vec<Evaluation> {
         g.reached.iter().filter_map(|&i| of_policy(&g.runs[i].evaluations, policy).copied()).collect()
     };
-    let present = |policy: &Policy| groups.iter().any(|g| !of(g, *policy).is_empty());
-    let policies: Vec<Policy> = Policy::ALL.into_iter().filter(present).collect();
+    let present = |policy: &EvaluatedPolicy| groups.iter().any(|g| !of(g, *policy).is_empty());
+    let policies: Vec<EvaluatedPolicy> = EvaluatedPolicy::ALL.into_iter().filter(present).collect();
     if policies.is_empty() {
         return None;
     }
@@ -445,7 +445,8 @@ mod tests {
         assert!(tables(&groups, 0.1).iter().all(|t| t.name != "table6-evaluation"), "nothing was evaluated");
         for (i, run) in groups[0].runs.iter_mut().enumerate() {
             let one = |policy, cost| Evaluation { policy, episodes: 100, ret: 5.0, cost, within: Some(0.5) };
-            run.evaluations = vec![one(Policy::Sampled, 17.0), one(Policy::Mean, 186.0 + 2.0 * i as f64)];
+            run.evaluations =
+                vec![one(EvaluatedPolicy::Sampled, 17.0), one(EvaluatedPolicy::Mean, 186.0 + 2.0 * i as f64)];
         }
         let table = tables(&groups, 0.1).into_iter().find(|t| t.name == "table6-evaluation").unwrap();
         let names: Vec<_> = table.columns.iter().map(|c| c.0.as_str()).collect();

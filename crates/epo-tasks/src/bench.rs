@@ -59,7 +59,7 @@ pub enum BenchError {
 }
 
 /// One thread's pair of environments, and the shortest time of every turn so far.
-struct Player {
+struct EnvPair {
     ours: TaskEnv,
     bare: TaskEnv,
     obs: Vec<f64>,
@@ -84,23 +84,22 @@ pub fn bench_env(
     counts: &[usize],
     physics: &[Physics],
 ) -> Result<Vec<EnvBench>, BenchError> {
-    let mut firsts = physics.iter().map(|&p| Player::first(task, p)).collect::<Result<Vec<_>, _>>()?;
-    let team = |first: &Player, n: usize| {
-        (0..n).map(|_| Player::new(first.ours.try_clone()?, first.episodes.clone())).collect()
+    let mut firsts = physics.iter().map(|&p| EnvPair::first(task, p)).collect::<Result<Vec<_>, _>>()?;
+    let team = |first: &EnvPair, n: usize| {
+        (0..n).map(|_| EnvPair::new(first.ours.try_clone()?, first.episodes.clone())).collect()
     };
     let pairs = counts.iter().flat_map(|&n| firsts.iter().map(move |first| (first, n)));
-    let mut teams: Vec<Vec<Player>> =
+    let mut teams: Vec<Vec<EnvPair>> =
         pairs.map(|(first, n)| team(first, n)).collect::<Result<_, TaskError>>()?;
     for _ in 0..REPEATS {
         for team in &mut teams {
             let start = Barrier::new(team.len());
             std::thread::scope(|scope| {
-                let play = |player: &mut Player| {
+                let play = |pair: &mut EnvPair| {
                     start.wait();
-                    player.play()
+                    pair.play()
                 };
-                let workers: Vec<_> =
-                    team.iter_mut().map(|player| scope.spawn(move || play(player))).collect();
+                let workers: Vec<_> = team.iter_mut().map(|pair| scope.spawn(move || play(pair))).collect();
                 workers.into_iter().try_for_each(|w| w.join().expect("a benchmark thread panicked"))
             })?;
         }
@@ -109,10 +108,10 @@ pub fn bench_env(
     for first in &mut firsts {
         resets.push((first.ours.physics(), median_reset(&mut first.ours, &mut first.obs)? * 1e3));
     }
-    let steps_per_s = |team: &[Player], side: usize| team.iter().map(|p| p.steps_per_s(side)).sum::<f64>();
-    let report = |team: &Vec<Player>| {
+    let steps_per_s = |team: &[EnvPair], side: usize| team.iter().map(|p| p.steps_per_s(side)).sum::<f64>();
+    let report = |team: &Vec<EnvPair>| {
         let (physics, per_s) = (team[0].ours.physics(), |side| steps_per_s(team, side));
-        let is_base = |t: &&Vec<Player>| t.len() == team.len() && t[0].ours.physics().is_published();
+        let is_base = |t: &&Vec<EnvPair>| t.len() == team.len() && t[0].ours.physics().is_published();
         let base = teams.iter().find(is_base).map(|t| steps_per_s(t, 0));
         let reset_ms = resets.iter().find(|(p, _)| *p == physics).map_or(f64::NAN, |(_, ms)| *ms);
         EnvBench {
@@ -130,13 +129,13 @@ pub fn bench_env(
     Ok(teams.iter().map(report).collect())
 }
 
-impl Player {
+impl EnvPair {
     fn new(ours: TaskEnv, episodes: Vec<Episode>) -> Result<Self, TaskError> {
         let (obs, action) = (vec![0.0; ours.spec().obs_len], vec![0.0; ours.spec().action.len()]);
         Ok(Self { bare: ours.try_clone()?, ours, obs, action, episodes })
     }
 
-    /// The player of which the others are copies: it measures how long its turns are to be.
+    /// The pair of which the others are copies: it measures how long its turns are to be.
     fn first(task: &TaskInfo, physics: Physics) -> Result<Self, BenchError> {
         let mut first = Self::new(make_with(&task.id, physics)?, Vec::new())?;
         for seed in 0..EPISODES {

@@ -155,6 +155,16 @@ impl Cmdp {
         Self::new(name, 1.0, initial, kernel, self.reward.repeat(steps), costs, self.limits.clone())
     }
 
+    /// Multiplies all costs and limits by `factor`: the same problem in another unit of cost.
+    ///
+    /// # Panics
+    /// If `factor` is not positive and finite.
+    pub fn in_cost_unit(mut self, factor: f64) -> Self {
+        assert!(factor > 0.0 && factor.is_finite(), "a unit is positive: {factor}");
+        self.costs.iter_mut().flatten().chain(&mut self.limits).for_each(|x| *x *= factor);
+        self
+    }
+
     /// Returns this CMDP with other limits.
     ///
     /// # Panics

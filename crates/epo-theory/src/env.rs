@@ -115,7 +115,7 @@ impl Env for TabularEnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Policy, stories};
+    use crate::{TabularPolicy, stories};
 
     /// Returns the mean return and the mean cost of `n` episodes of the uniform policy, with standard errors.
     fn simulate(cmdp: &Cmdp, n: u64) -> [(f64, f64); 2] {
@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn mean_episode_totals_are_the_discounted_values() {
         for cmdp in stories::all() {
-            let uniform = Policy::softmax(cmdp.n_actions(), &vec![0.0; cmdp.n_states() * cmdp.n_actions()]);
+            let uniform =
+                TabularPolicy::softmax(cmdp.n_actions(), &vec![0.0; cmdp.n_states() * cmdp.n_actions()]);
             let exact = uniform.evaluate(&cmdp);
             for ((mean, error), want) in simulate(&cmdp, 20_000).into_iter().zip([exact.j_r, exact.j_c[0]]) {
                 assert!((mean - want).abs() < 4.5 * error, "{}: {mean} ± {error}, exact {want}", cmdp.name());

@@ -11,7 +11,7 @@
 
 use crate::linear::dot;
 use crate::penalty::{phi, phi_slope};
-use crate::{Cmdp, Policy};
+use crate::{Cmdp, TabularPolicy};
 
 /// One corner of the front.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct FrontPoint {
     /// J_R, the expected return.
     pub j_r: f64,
     /// A deterministic policy with these values.
-    pub policy: Policy,
+    pub policy: TabularPolicy,
 }
 
 /// The front, as the list of its corners from the least cost to the largest reward.
@@ -43,7 +43,7 @@ pub fn best_response(cmdp: &Cmdp, payoff: &[f64], allowed: &[bool]) -> (Vec<usiz
     let first = |s: usize| (0..m).find(|a| allowed[s * m + a]).unwrap_or(0);
     let mut action: Vec<usize> = (0..cmdp.n_states()).map(first).collect();
     loop {
-        let v = Policy::deterministic(m, &action).value(cmdp, payoff);
+        let v = TabularPolicy::deterministic(m, &action).value(cmdp, payoff);
         let q = |s: usize, a: usize| payoff[s * m + a] + cmdp.gamma() * dot(cmdp.next(s, a), &v);
         let mut changed = false;
         for s in 0..cmdp.n_states() {
@@ -73,7 +73,7 @@ fn lexicographic(cmdp: &Cmdp, first: &[f64], second: &[f64]) -> FrontPoint {
 }
 
 fn corner(cmdp: &Cmdp, action: &[usize]) -> FrontPoint {
-    let policy = Policy::deterministic(cmdp.n_actions(), action);
+    let policy = TabularPolicy::deterministic(cmdp.n_actions(), action);
     let e = policy.evaluate(cmdp);
     FrontPoint { j_c: e.j_c[0], j_r: e.j_r, policy }
 }

@@ -18,7 +18,7 @@ use clarabel::solver::{
 
 use crate::linear::dot;
 use crate::penalty::phi;
-use crate::{Cmdp, Evaluation, Policy};
+use crate::{Cmdp, Evaluation, TabularPolicy};
 
 /// Largest accepted KKT residual, relative to 1 + |value|.
 const ACCEPTED: f64 = 1e-6;
@@ -32,7 +32,7 @@ pub struct Optimum {
     /// Optimal value of the program: J_R, minus the penalty if there is one.
     pub value: f64,
     /// The optimal policy. If a constraint binds, it can be stochastic in some states.
-    pub policy: Policy,
+    pub policy: TabularPolicy,
     /// Exact values of the policy, computed by linear systems and not by the solver.
     pub evaluation: Evaluation,
     /// λ_i, one multiplier per constraint, in units of reward per cost.
@@ -168,7 +168,7 @@ fn attempt(
     if !residual.is_finite() {
         return Err(SolveError::Solver { status: format!("{:?}", got.status), residual });
     }
-    let policy = Policy::from_occupancy(cmdp.n_actions(), x);
+    let policy = TabularPolicy::from_occupancy(cmdp.n_actions(), x);
     let evaluation = policy.evaluate(cmdp);
     let value = dot(reward, x) - penalty.map_or(0.0, |p| cost_of(p, slack));
     Ok(Optimum { value, policy, evaluation, multipliers, residual })

@@ -9,12 +9,12 @@ use crate::linear::{dot, solve};
 
 /// A stationary policy. The probability π(a|s) is stored at index `s·A + a`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct TabularPolicy {
     n_actions: usize,
     prob: Vec<f64>,
 }
 
-impl Policy {
+impl TabularPolicy {
     /// Creates a policy from its probabilities. The probabilities of each state must sum to 1.
     ///
     /// # Panics
@@ -162,11 +162,11 @@ mod tests {
         // always fast: the states are ready, cooling, ready, …; "ready" has 1 + .81 + … = 1/.19 discounted visits,
         // each with reward 3 and cost 1
         let cmdp = stories::fast_or_slow();
-        let fast = Policy::deterministic(2, &[1, 0]).evaluate(&cmdp);
+        let fast = TabularPolicy::deterministic(2, &[1, 0]).evaluate(&cmdp);
         assert!((fast.visits[0] - 1.0 / 0.19).abs() < 1e-12);
         assert!((fast.j_r - 3.0 / 0.19).abs() < 1e-12 && (fast.j_c[0] - 1.0 / 0.19).abs() < 1e-12);
         // always slow: reward 1 in every step
-        let slow = Policy::deterministic(2, &[0, 0]).evaluate(&cmdp);
+        let slow = TabularPolicy::deterministic(2, &[0, 0]).evaluate(&cmdp);
         assert!((slow.j_r - 10.0).abs() < 1e-12 && slow.j_c[0].abs() < 1e-12);
         // A(ready, fast) of the slow policy is 3 + .9·V(cooling) − 10 with V(cooling) = .9·10 = 9
         let adv = Evaluation::advantage(&cmdp, cmdp.reward(), &slow.v_r);
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn kl_by_hand_and_infinite_where_support_is_missing() {
-        let p = Policy::new(2, vec![0.5, 0.5]);
-        let q = Policy::new(2, vec![0.25, 0.75]);
+        let p = TabularPolicy::new(2, vec![0.5, 0.5]);
+        let q = TabularPolicy::new(2, vec![0.25, 0.75]);
         let want = 0.5 * 2.0_f64.ln() + 0.5 * (2.0_f64 / 3.0).ln();
         assert!((p.kl(&q, 0) - want).abs() < 1e-15);
-        assert_eq!(p.kl(&Policy::deterministic(2, &[0]), 0), f64::INFINITY);
+        assert_eq!(p.kl(&TabularPolicy::deterministic(2, &[0]), 0), f64::INFINITY);
     }
 }

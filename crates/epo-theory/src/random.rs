@@ -2,7 +2,7 @@
 
 use epo_core::{Purpose, Stream};
 
-use crate::{Cmdp, Policy, best_response};
+use crate::{Cmdp, TabularPolicy, best_response};
 
 /// The sizes and the difficulty of a random CMDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,7 +80,7 @@ impl RandomCmdp {
         let cmdp = Cmdp::new(name, self.gamma, initial, kernel, reward, costs, limits).ok()?;
         let costs_of = |payoff: &[f64]| {
             let (action, _) = best_response(&cmdp, payoff, &vec![true; n * m]);
-            Policy::deterministic(m, &action).evaluate(&cmdp).j_c
+            TabularPolicy::deterministic(m, &action).evaluate(&cmdp).j_c
         };
         let (frugal, best) = (costs_of(&thrift), costs_of(cmdp.reward()));
         let conflict = frugal.iter().zip(&best).map(|(f, b)| b - f).fold(0.0, f64::max);

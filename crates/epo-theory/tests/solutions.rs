@@ -1,6 +1,8 @@
 //! Tests of the exact solutions: known answers and edge cases.
 
-use epo_theory::{Cmdp, Policy, RandomCmdp, SolveError, front, least_excess, optimum, penalised, stories};
+use epo_theory::{
+    Cmdp, RandomCmdp, SolveError, TabularPolicy, front, least_excess, optimum, penalised, stories,
+};
 
 /// Returns a bandit (one state, three actions, γ = 0) that can be solved by hand.
 fn bandit(limit: f64) -> Cmdp {
@@ -134,7 +136,8 @@ fn the_best_of_all_deterministic_policies_is_the_best_response() {
             RandomCmdp { states: 3, actions: 3, branching: 2, constraints: 1, tightness: 0.5, gamma: 0.9 };
         let cmdp = kind.build(seed);
         let all = (0..27).map(|i| [i % 3, i / 3 % 3, i / 9]);
-        let best = all.map(|a| Policy::deterministic(3, &a).evaluate(&cmdp).j_r).fold(f64::MIN, f64::max);
+        let best =
+            all.map(|a| TabularPolicy::deterministic(3, &a).evaluate(&cmdp).j_r).fold(f64::MIN, f64::max);
         assert!(close(front(&cmdp).corners.last().unwrap().j_r, best));
         assert!(close(optimum(&cmdp.with_limits(&[1e3])).unwrap().value, best));
     }

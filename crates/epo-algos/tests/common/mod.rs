@@ -102,7 +102,7 @@ impl Learner {
         cost: [f64; 3],
     ) -> Result<(f64, CostReading, UpdateReport), UpdateError> {
         let (ret, reading) = self.collect(reward, cost);
-        let mut batch = self.estimator.estimate(&self.rollout, &self.agent, &DISCOUNT)?;
+        let mut batch = self.estimator.estimate(&self.rollout, &mut self.agent, &DISCOUNT)?;
         let signed: Vec<Vec<f64>> =
             batch.adv_c.iter().map(|adv| adv.iter().map(|a| a * self.cost_sign).collect()).collect();
         batch.adv_c = &signed;
@@ -118,7 +118,7 @@ impl Learner {
         cost: CostReading,
         spoil: impl FnOnce(&mut Parts),
     ) -> Result<UpdateReport, UpdateError> {
-        let mut batch = self.estimator.estimate(&self.rollout, &self.agent, &DISCOUNT)?;
+        let mut batch = self.estimator.estimate(&self.rollout, &mut self.agent, &DISCOUNT)?;
         let mut parts = Parts {
             rollout: batch.rollout.clone(),
             adv_r: batch.adv_r.to_vec(),

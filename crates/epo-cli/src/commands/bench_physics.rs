@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use epo_lab::physics::{MetricComparison, Plan, Player, TASKS, compare, judge};
+use epo_lab::physics::{MetricComparison, Plan, PlayedPolicy, TASKS, compare, judge};
 use epo_lab::{LabError, runs, stop};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -98,10 +98,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Returns the pairs of task and policy to compare, in order.
-fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
+fn work(args: &Args) -> anyhow::Result<Vec<(String, PlayedPolicy)>> {
     let mut trained = Vec::new();
     for dir in &args.runs {
-        let (task, player) = Player::of_run(dir)?;
+        let (task, player) = PlayedPolicy::of_run(dir)?;
         if trained.iter().any(|(other, _)| *other == task) {
             let why = format!("--run names two runs of {task}; give one run per task");
             return Err(anyhow::Error::new(Exit(Code::Usage)).context(why));
@@ -122,7 +122,8 @@ fn work(args: &Args) -> anyhow::Result<Vec<(String, Player)>> {
     let mut work = Vec::new();
     for task in tasks {
         epo_tasks::task(&task)?;
-        let scripts = [(PolicyName::Random, Player::Random), (PolicyName::Scripted, Player::Scripted)];
+        let scripts =
+            [(PolicyName::Random, PlayedPolicy::Random), (PolicyName::Scripted, PlayedPolicy::Scripted)];
         work.extend(scripts.into_iter().filter(|(name, _)| plays(*name)).map(|(_, p)| (task.clone(), p)));
         if let Some(i) = trained.iter().position(|(other, _)| *other == task) {
             work.extend(Some(trained.swap_remove(i)).filter(|_| plays(PolicyName::Trained)));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use epo_report::{Band, Options, ReportError, Summary};
+use epo_report::{Band, Options, ReportError, WrittenReport};
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -76,7 +76,7 @@ pub(crate) fn make(
     out: &std::path::Path,
     options: &Options,
     quiet: bool,
-) -> anyhow::Result<Summary> {
+) -> anyhow::Result<WrittenReport> {
     let summary = match epo_report::write(runs, out, options) {
         Ok(summary) => summary,
         Err(ReportError::NoRuns(notes)) => {

@@ -83,12 +83,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ExperimentArg::Limits => (Experiment::Limits, "EPO at several limits"),
     };
     let shrink = Shrink { steps: args.steps, seeds: args.seeds, tasks: args.tasks, algos: args.algos };
-    let runs = experiment.file(&shrink).and_then(|file| file.plan()).map_err(usage)?;
+    let file = experiment.file(&shrink).map_err(usage)?;
+    let runs = file.plan().map_err(usage)?;
     if args.dry_run {
         return dry_run(&runs, &args.how);
     }
     let plan = Plan { name: args.experiment.name().to_owned(), dir: args.out.clone(), runs };
-    let sweep = execute(&plan, &args.how)?;
+    let Some(sweep) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     if !args.how.json {
         output::print(&sweep.text())?;
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use epo_lab::engine::local::Local;
-use epo_lab::engine::{Engine, Plan};
+use epo_lab::engine::ray::{Ray, RayOptions};
+use epo_lab::engine::slurm::{Resources, Slurm};
+use epo_lab::engine::{Engine, EngineError, Plan};
 use epo_lab::sweep::{Overview, Places, PlanError, PlannedRun, RunOutcome, SweepFile};
 use epo_report::RunResults;
 use epo_report::history::read_run;
@@ -15,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
+use super::status;
 use crate::exit::{Code, Exit};
 use crate::output::{self, duration};
 
@@ -36,21 +39,144 @@ pub(crate) struct Args {
 /// Options for running a set of runs; shared with `epo repro`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct SweepOptions {
-    /// Number of runs at the same time; they share the cores [default: one per core]
+    /// Number of runs at the same time; they share the cores [default: one per core]. With --on slurm: number of tasks
+    /// at the same time [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     jobs: Option<u16>,
     /// Run failed runs again
     #[arg(long)]
     retry_failed: bool,
-    /// Program to start as `PROGRAM train …` instead of this one, such as a wrapper for a job scheduler
+    /// Program to start as `PROGRAM train …` instead of this one, such as a wrapper for a container; on a cluster it is
+    /// started as `PROGRAM work …`
     #[arg(long, value_name = "PROGRAM")]
     command: Option<OsString>,
+    #[command(flatten)]
+    engine: EngineOptions,
     /// Print no progress on stderr
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options that choose where the runs are executed, and what they ask for there.
+#[derive(clap::Args, Debug, Default)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineOptions {
+    /// Where the runs are executed
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+    on: EngineName,
+    /// Print the state of every run, then stop
+    #[arg(long, conflicts_with_all = ["cancel", "print_script"])]
+    status: bool,
+    /// With --status: print the state again whenever it changes, until all runs have ended
+    #[arg(long, requires = "status")]
+    watch: bool,
+    /// Take the runs out of the queue of the engine; those that run save first
+    #[arg(long)]
+    cancel: bool,
+    /// Print the script that would be submitted, then stop
+    #[arg(long)]
+    print_script: bool,
+    /// Submit the script in this file, which --print-script has printed and you have changed
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Submit and return, instead of waiting for the runs
+    #[arg(long)]
+    detach: bool,
+    /// Number of runs of each task of a job array [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pack: Option<u32>,
+    /// Partition of the cluster
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
+    /// Time limit of a task, such as 4:00:00; a run that reaches it saves and continues in the next task
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
+    /// Number of cores of a task [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: Option<u32>,
+    /// Memory of a task, such as 2G
+    #[arg(long, value_name = "SIZE")]
+    mem: Option<String>,
+    /// Account that pays for the tasks
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Further option of sbatch, such as --sbatch=--qos=high; may be repeated
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+    /// Path or URL through which run folders travel if the nodes of a Ray cluster share no folder
+    #[arg(long, value_name = "PLACE")]
+    storage: Option<String>,
+    /// Number of times that a task is started again after a time limit, a preemption or the loss of its node [default: 20]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum EngineName {
+    /// Child processes on this machine
+    #[default]
+    Local,
+    /// Job arrays on a Slurm cluster
+    Slurm,
+    /// Tasks on a Ray cluster (RAY_ADDRESS names it); needs a Python with the package ray
+    Ray,
+}
+
+impl EngineOptions {
+    /// Refuses options that the chosen engine does not have.
+    fn check(&self) -> anyhow::Result<()> {
+        let slurm = [
+            ("--partition", self.partition.is_some()),
+            ("--time", self.time.is_some()),
+            ("--mem", self.mem.is_some()),
+            ("--account", self.account.is_some()),
+            ("--sbatch", !self.sbatch.is_empty()),
+            ("--pack", self.pack.is_some()),
+            ("--print-script", self.print_script),
+            ("--script", self.script.is_some()),
+            ("--detach", self.detach),
+            ("--cancel", self.cancel),
+        ];
+        let cluster = [("--cpus", self.cpus.is_some()), ("--retries", self.retries.is_some())];
+        let ray = [("--storage", self.storage.is_some())];
+        let given = |options: &[(&'static str, bool)], engine| {
+            options.iter().find(|(_, given)| *given).map(|(option, _)| (*option, engine))
+        };
+        let wrong = match self.on {
+            EngineName::Slurm => given(&ray, "ray"),
+            EngineName::Ray => given(&slurm, "slurm"),
+            EngineName::Local => {
+                given(&slurm, "slurm").or(given(&ray, "ray")).or(given(&cluster, "slurm` or `--on ray"))
+            }
+        };
+        match wrong {
+            Some((option, engine)) => {
+                Err(EngineError::Usage(format!("{option} needs another engine: add `--on {engine}`")).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the resources of the sweep file, replaced by those of the command line.
+    fn resources(&self, file: &SweepFile, jobs: Option<u16>) -> anyhow::Result<Resources> {
+        let file = Resources::from_table(&file.engine("slurm"))?;
+        Ok(Resources {
+            partition: self.partition.clone().or(file.partition),
+            time: self.time.clone().or(file.time),
+            cpus: self.cpus.unwrap_or(file.cpus),
+            mem: self.mem.clone().or(file.mem),
+            account: self.account.clone().or(file.account),
+            pack: self.pack.unwrap_or(file.pack),
+            at_once: jobs.map(u32::from).or(file.at_once),
+            retries: self.retries.unwrap_or(file.retries),
+            options: [file.options, self.sbatch.clone()].concat(),
+            grace: file.grace,
+            setup: file.setup,
+        })
+    }
 }
 
 impl SweepOptions {
@@ -61,14 +187,82 @@ impl SweepOptions {
         (jobs, (cores / jobs).max(1))
     }
 
-    /// Returns the engine that executes `runs` runs.
-    pub(crate) fn engine(&self, runs: usize) -> anyhow::Result<Box<dyn Engine>> {
-        let (jobs, threads) = self.shares(runs);
-        let program = match &self.command {
-            Some(command) => vec![command.clone()],
-            None => output::program_command().context("cannot find this program")?,
+    /// Returns the engine that executes the runs of `plan`. `tables` has the tables of the engines, such as `[slurm]`.
+    pub(crate) fn engine(&self, runs: usize, tables: &SweepFile) -> anyhow::Result<Box<dyn Engine>> {
+        self.engine.check()?;
+        match self.engine.on {
+            EngineName::Local => {
+                let (jobs, threads) = self.shares(runs);
+                Ok(Box::new(Local { jobs, threads, program: self.program()?, retry: self.retry_failed }))
+            }
+            EngineName::Slurm => Ok(Box::new(self.slurm(tables)?)),
+            EngineName::Ray => Ok(Box::new(self.ray(tables)?)),
+        }
+    }
+
+    fn ray(&self, tables: &SweepFile) -> anyhow::Result<Ray> {
+        let file = RayOptions::from_table(&tables.engine("ray"))?;
+        let options = RayOptions {
+            storage: self.engine.storage.clone().or(file.storage),
+            cpus: self.engine.cpus.unwrap_or(file.cpus),
+            at_once: self.jobs.map(u32::from).or(file.at_once),
+            retries: self.engine.retries.unwrap_or(file.retries),
+            ..file
         };
-        Ok(Box::new(Local { jobs, threads, program, retry: self.retry_failed }))
+        // a Python module is started with the Python of the node, a binary with its path
+        let module = self.command.is_none() && output::is_python();
+        let program = self.program()?;
+        let python = match &options.python {
+            Some(python) => python.into(),
+            None if module => program[0].clone(),
+            None => "python3".into(),
+        };
+        let program = if module { Vec::new() } else { program };
+        Ok(Ray { options, program, python, retry: self.retry_failed })
+    }
+
+    /// Refuses the options that do something else than executing runs. For commands whose runs depend on results.
+    pub(crate) fn only_execute(&self, command: &str) -> anyhow::Result<()> {
+        let engine = &self.engine;
+        let others = [
+            ("--status", engine.status),
+            ("--cancel", engine.cancel),
+            ("--print-script", engine.print_script),
+            ("--script", engine.script.is_some()),
+            ("--detach", engine.detach),
+        ];
+        match others.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(EngineError::Usage(format!(
+                "`epo {command}` has no {option}: which runs it makes depends on the results of earlier ones"
+            ))
+            .into()),
+            None => Ok(()),
+        }
+    }
+
+    fn slurm(&self, tables: &SweepFile) -> anyhow::Result<Slurm> {
+        let own_script = self.engine.script.as_ref().map(|path| {
+            epo_core::read_text(path, epo_core::MOST_TEXT_BYTES)
+                .with_context(|| format!("cannot read {}", path.display()))
+        });
+        Ok(Slurm {
+            resources: self.engine.resources(tables, self.jobs)?,
+            program: self.program()?,
+            retry: self.retry_failed,
+            detach: self.engine.detach,
+            own_script: own_script.transpose()?,
+        })
+    }
+
+    fn program(&self) -> anyhow::Result<Vec<OsString>> {
+        match &self.command {
+            // a path is found from every folder; a plain name is searched in PATH
+            Some(command) if command.to_string_lossy().contains('/') => {
+                Ok(vec![std::path::absolute(command).context("cannot find the program")?.into()])
+            }
+            Some(command) => Ok(vec![command.clone()]),
+            None => output::program_command().context("cannot find this program"),
+        }
     }
 }
 
@@ -76,7 +270,8 @@ impl SweepOptions {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
-    let runs = SweepFile::parse(&text).and_then(|file| file.plan()).map_err(usage)?;
+    let file = SweepFile::parse(&text).map_err(usage)?;
+    let runs = file.plan().map_err(usage)?;
     if args.dry_run {
         let labels: Vec<String> = runs.iter().map(PlannedRun::label).collect();
         output::print(&match args.how.json {
@@ -90,7 +285,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let stem = args.file.file_stem().unwrap_or("sweep".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
     let plan = Plan { name: stem.to_string_lossy().into_owned(), dir: out.clone(), runs };
-    let summary = execute(&plan, &args.how)?;
+    let Some(summary) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
         tell!("for curves and tables, run: epo report '{0}/runs' --out '{0}/report'", out.display());
@@ -111,8 +306,27 @@ pub(crate) fn what(run: &PlannedRun) -> serde_json::Value {
 }
 
 /// Executes the runs of a plan on the chosen engine, shows their progress, and returns their results.
-pub(crate) fn execute(plan: &Plan, how: &SweepOptions) -> anyhow::Result<Summary> {
-    let mut engine = how.engine(plan.runs.len())?;
+///
+/// Returns `None` if the options ask for something else (`--status`, `--cancel`, `--print-script`); that is then done.
+pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyhow::Result<Option<Summary>> {
+    let mut engine = how.engine(plan.runs.len(), file)?;
+    if how.engine.print_script {
+        output::print(how.slurm(file)?.preview(plan)?.trim_end())?;
+        return Ok(None);
+    }
+    if how.engine.cancel {
+        let runs = engine.cancel(plan)?;
+        output::print(&match how.json {
+            true => json!({"cancelled": runs}).to_string(),
+            false => format!("{} cancelled; those that were running save first", output::count(runs, "run")),
+        })?;
+        return Ok(None);
+    }
+    if how.engine.status {
+        status::print(plan, &mut *engine, how.json, how.engine.watch)?;
+        return Ok(None);
+    }
+    epo_lab::sweep::write_plan(&plan.dir, &plan.runs)?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
     let outcomes = engine.execute(plan, &stop, &mut |overview| screen.show(overview));
@@ -125,9 +339,16 @@ pub(crate) fn execute(plan: &Plan, how: &SweepOptions) -> anyhow::Result<Summary
     let count = |state| rows.iter().filter(|row| row.state == state).count();
     let (done, failed, pending) = (count("done"), count("failed"), count("pending"));
     if pending > 0 {
-        tell!("{} not finished; run the same command again to continue", output::count(pending, "run"));
+        let runs = output::count(pending, "run");
+        match engine.name() {
+            "local" => tell!("{runs} not finished; run the same command again to continue"),
+            name => tell!(
+                "{runs} not finished; {name} goes on with them. The same command waits for them, --status shows them, \
+                 --cancel ends them"
+            ),
+        }
     }
-    Ok(Summary { out: out.to_owned(), done, failed, pending, runs: rows })
+    Ok(Some(Summary { out: out.to_owned(), done, failed, pending, detached: how.engine.detach, runs: rows }))
 }
 
 /// The results of a sweep. `epo sweep --json` prints it in serialised form.
@@ -137,6 +358,9 @@ pub(crate) struct Summary {
     done: usize,
     failed: usize,
     pending: usize,
+    /// Whether the command returned as soon as the runs were submitted.
+    #[serde(skip)]
+    detached: bool,
     runs: Vec<RunEntry>,
 }
 
@@ -203,6 +427,7 @@ impl Summary {
         match (self.pending, self.failed) {
             (0, 0) => Code::Done,
             (0, _) => Code::Failed,
+            _ if self.detached => Code::Done,
             _ => Code::Interrupted,
         }
     }
@@ -228,6 +453,9 @@ impl Summary {
         lines.join("\n")
     }
 }
+
+/// Maximum number of runs that the overview shows.
+const MOST_LINES: usize = 20;
 
 /// The live overview. A terminal shows a block that is redrawn.
 /// Otherwise a line is printed whenever a run ends, and once per minute.
@@ -280,11 +508,17 @@ fn headline(o: &Overview) -> String {
     if o.failed > 0 {
         line += &format!(", {} failed", o.failed);
     }
+    if o.queued > 0 {
+        line += &format!(", {} queued", o.queued);
+    }
     if o.elsewhere > 0 {
         line += &format!(", {} in other processes", o.elsewhere);
     }
     if let Some(eta) = o.eta {
         line += &format!(", {} left", duration(eta));
+    }
+    if !o.note.is_empty() {
+        line += &format!(" ({})", o.note);
     }
     line
 }
@@ -296,6 +530,9 @@ fn block(overview: &Overview) -> String {
         format!("  {:>3.0} %  {speed:>13}  {}", 100.0 * share.min(1.0), r.label)
     };
     let mut lines = vec![headline(overview)];
-    lines.extend(overview.running.iter().map(line));
+    lines.extend(overview.running.iter().take(MOST_LINES).map(line));
+    if overview.running.len() > MOST_LINES {
+        lines.push(format!("  and {} more", overview.running.len() - MOST_LINES));
+    }
     lines.join("\n")
 }

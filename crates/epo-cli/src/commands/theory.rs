@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use anyhow::Context;
 use epo_lab::config;
-use epo_lab::ground_truth::{self, Job, JobResult, OWN_SETTINGS, Summary};
+use epo_lab::ground_truth::{self, CmdpResult, Job, JobResult};
 use epo_lab::runs::write_whole;
 use epo_lab::stop;
 use epo_theory::checks::{self, Report};
-use epo_theory::{figures, stories};
+use epo_theory::{RandomCmdp, figures, stories};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// Number of environment steps of each training run, such as 4e5
     #[arg(long, value_name = "N", value_parser = count, default_value = "400000", requires = "learn")]
     steps: u64,
+    /// Number of random CMDPs in addition to the four examples; their limits are spread from 0.5 to 100
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "learn")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=1000))]
+    random: u64,
     /// Set one configuration value of all training runs, such as algo.sharpness=5; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "learn")]
     set: Vec<String>,
@@ -104,13 +108,29 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// The results of `--learn`.
+/// One line of `--learn --json`: means over the seeds.
 #[derive(Serialize)]
-struct LearningReport<'a> {
-    /// Parameters that differ from the defaults, with the algorithm. An empty name means all algorithms.
-    settings: Vec<(&'a str, String)>,
-    summary: Vec<Summary>,
-    runs: Vec<JobResult>,
+struct LearnedRow<'a> {
+    cmdp: &'a str,
+    algo: &'a str,
+    seeds: usize,
+    optimum: f64,
+    #[serde(rename = "return")]
+    ret: f64,
+    limit: f64,
+    cost: f64,
+    gap_percent: f64,
+    violation: f64,
+}
+
+impl<'a> LearnedRow<'a> {
+    fn of(s: &'a CmdpResult) -> Self {
+        let violation = (s.cost.mean - s.limit).max(0.0);
+        let (ret, cost, gap_percent) = (s.ret.mean, s.cost.mean, s.gap_percent.mean);
+        let CmdpResult { cmdp, algo, seeds, optimum, limit, .. } = s;
+        let (seeds, optimum, limit) = (*seeds, *optimum, *limit);
+        Self { cmdp, algo, seeds, optimum, ret, limit, cost, gap_percent, violation }
+    }
 }
 
 fn learn(args: &Args) -> anyhow::Result<Code> {
@@ -130,17 +150,12 @@ fn learn(args: &Args) -> anyhow::Result<Code> {
         tell!("stopped; nothing was saved, and the same command starts from the beginning");
         return Ok(Code::Interrupted);
     };
-    let own = OWN_SETTINGS.iter().filter(|(name, _)| jobs.iter().any(|job| job.algo == *name));
-    let mut settings: Vec<(&str, String)> = own.map(|(name, own)| (*name, (*own).to_owned())).collect();
-    if !args.set.is_empty() {
-        settings.push(("", args.set.join(" ")));
-    }
-    let learned = LearningReport { settings, summary: ground_truth::summarise(&runs), runs };
-    let json = serde_json::to_string_pretty(&learned)?;
+    let summary = ground_truth::summarise(&runs);
+    let json = serde_json::to_string_pretty(&summary.iter().map(LearnedRow::of).collect::<Vec<_>>())?;
     // The result is printed before it is saved, so that it is not lost if the folder is not writable.
-    print(&if args.json { json.clone() } else { page(&learned, args) })?;
+    print(&if args.json { json.clone() } else { page(&summary, &runs, args) })?;
     if let Some(dir) = &args.out {
-        write_whole(&dir.join("learn.csv"), ground_truth::csv(&learned.runs).as_bytes())?;
+        write_whole(&dir.join("learn.csv"), ground_truth::csv(&runs).as_bytes())?;
         write_whole(&dir.join("learn.json"), json.as_bytes())?;
     }
     tell!("{}, {:.0} s", count_of(jobs.len(), "run"), begun.elapsed().as_secs_f64());
@@ -157,7 +172,14 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
         algos = config::algorithms().iter().map(|algo| algo.name()).collect();
     }
     let mut jobs = Vec::new();
-    for cmdp in stories::all() {
+    let random = (1..=args.random).map(|seed| {
+        let cmdp = RandomCmdp::draw(seed, 1).build(seed);
+        let position = (seed - 1) as f64 / (args.random.max(2) - 1) as f64;
+        let limit = 0.5 * 200_f64.powf(position); // from 0.5 to 100
+        let unit = limit / cmdp.limits()[0];
+        cmdp.in_cost_unit(unit)
+    });
+    for cmdp in stories::all().into_iter().chain(random) {
         for algo in &algos {
             for seed in 1..=args.seeds {
                 let (cmdp, algo, set) = (cmdp.clone(), (*algo).to_owned(), args.set.clone());
@@ -168,19 +190,16 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-fn page(learned: &LearningReport<'_>, args: &Args) -> String {
-    let mut text = ground_truth::markdown(&learned.summary);
+fn page(summary: &[CmdpResult], runs: &[JobResult], args: &Args) -> String {
+    let mut text = ground_truth::markdown(summary);
     text += &format!(
         "\n{}, {} steps each. Cells show the mean over the seeds and the worst seed. The worst gap is the one farthest \
          from 0. The last three columns are in thousands of steps; “–” means that a seed never reached it.",
         count_of(args.seeds as usize, "seed"),
-        learned.runs[0].steps
+        runs[0].steps
     );
-    for (name, set) in &learned.settings {
-        text += &match *name {
-            "" => format!("\nSet for all algorithms with --set: {set}."),
-            name => format!("\nSettings of {name} that differ from its defaults: {set}."),
-        };
+    if !args.set.is_empty() {
+        text += &format!("\nSet for all algorithms with --set: {}.", args.set.join(" "));
     }
     text
 }

@@ -96,9 +96,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let stem = args.file.file_stem().unwrap_or("tune".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
+    args.how.only_execute("tune")?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut execute = |plan: &epo_lab::engine::Plan, stage: &Stage| {
-        let mut engine = args.how.engine(plan.runs.len()).map_err(engine_error)?;
+        let mut engine = args.how.engine(plan.runs.len(), file.engines()).map_err(engine_error)?;
         if !args.how.quiet {
             tell!("{}", describe(stage, file.trials));
         }

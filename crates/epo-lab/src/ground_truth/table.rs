@@ -9,7 +9,7 @@ use super::JobResult;
 pub struct MeanAndWorst {
     /// Mean.
     pub mean: f64,
-    /// Worst value. The documentation of each field of [`Summary`] says what worse means.
+    /// Worst value. The documentation of each field of [`CmdpResult`] says what worse means.
     pub worst: f64,
 }
 
@@ -23,7 +23,7 @@ impl MeanAndWorst {
 
 /// Results of one algorithm on one CMDP over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct CmdpResult {
     /// Name of the CMDP.
     pub cmdp: String,
     /// Name of the algorithm.
@@ -31,7 +31,7 @@ pub struct Summary {
     /// Number of seeds.
     pub seeds: usize,
     /// Optimal return J_R* of the linear program.
-    pub best_return: f64,
+    pub optimum: f64,
     /// Cost limit d.
     pub limit: f64,
     /// Return J_R. The smallest is the worst.
@@ -54,7 +54,7 @@ pub struct Summary {
 }
 
 /// Returns one summary per CMDP and algorithm, in the order in which they first appear in `rows`.
-pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
+pub fn summarise(rows: &[JobResult]) -> Vec<CmdpResult> {
     let mut groups: Vec<Vec<&JobResult>> = Vec::new();
     for row in rows {
         match groups.iter_mut().find(|g| g[0].cmdp == row.cmdp && g[0].algo == row.algo) {
@@ -65,17 +65,17 @@ pub fn summarise(rows: &[JobResult]) -> Vec<Summary> {
     groups.iter().map(|group| summary(group)).collect()
 }
 
-fn summary(rows: &[&JobResult]) -> Summary {
+fn summary(rows: &[&JobResult]) -> CmdpResult {
     let all = |f: fn(&JobResult) -> f64| rows.iter().map(|row| f(row)).collect::<Vec<_>>();
     let steps = |f: fn(&JobResult) -> Option<u64>| -> Option<MeanAndWorst> {
         let steps: Option<Vec<f64>> = rows.iter().map(|row| f(row).map(|s| s as f64)).collect();
         steps.map(|steps| MeanAndWorst::of(&steps, |s| s))
     };
-    Summary {
+    CmdpResult {
         cmdp: rows[0].cmdp.clone(),
         algo: rows[0].algo.clone(),
         seeds: rows.len(),
-        best_return: rows[0].best_return,
+        optimum: rows[0].optimum,
         limit: rows[0].limit,
         ret: MeanAndWorst::of(&all(|r| r.ret), |x| -x),
         cost: MeanAndWorst::of(&all(|r| r.cost), |x| x),
@@ -89,7 +89,7 @@ fn summary(rows: &[&JobResult]) -> Summary {
 
 /// Returns the table in Markdown. Cells contain "mean, worst". Numbers of steps are in thousands; `–` means that at
 /// least one seed never reached the condition.
-pub fn markdown(summaries: &[Summary]) -> String {
+pub fn markdown(summaries: &[CmdpResult]) -> String {
     let mut text = "| CMDP | algorithm | optimum | return | limit | cost | gap % | violation | first ≤ d | stays ≤ d | stays ≤ 1.1 d |\n\
                     | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
         .to_owned();
@@ -108,7 +108,7 @@ pub fn markdown(summaries: &[Summary]) -> String {
         let cells = [
             s.cmdp.clone(),
             s.algo.clone(),
-            number(s.best_return, 2),
+            number(s.optimum, 2),
             cell(s.ret, 2),
             s.limit.to_string(),
             cell(s.cost, 2),
@@ -125,17 +125,14 @@ pub fn markdown(summaries: &[Summary]) -> String {
 
 /// Returns all runs in CSV, one line each. An empty cell means that the run never reached the condition.
 pub fn csv(rows: &[JobResult]) -> String {
-    let mut text = "cmdp,algo,seed,steps,best_return,limit,return,cost,gap_percent,violation,\
+    let mut text = "cmdp,algo,seed,steps,optimum,limit,return,cost,gap_percent,violation,\
                     first_within,stays_within,stays_near\n"
         .to_owned();
     let never = |steps: Option<u64>| steps.map_or(String::new(), |s| s.to_string());
     for r in rows {
-        let JobResult {
-            cmdp, algo, seed, steps, best_return, limit, ret, cost, gap_percent, violation, ..
-        } = r;
-        text += &format!(
-            "{cmdp},{algo},{seed},{steps},{best_return},{limit},{ret},{cost},{gap_percent},{violation}"
-        );
+        let JobResult { cmdp, algo, seed, steps, optimum, limit, ret, cost, gap_percent, violation, .. } = r;
+        text +=
+            &format!("{cmdp},{algo},{seed},{steps},{optimum},{limit},{ret},{cost},{gap_percent},{violation}");
         for steps in [r.first_within, r.stays_within, r.stays_near] {
             text += &format!(",{}", never(steps));
         }
@@ -154,7 +151,7 @@ mod tests {
             algo: algo.into(),
             seed,
             steps: 8000,
-            best_return: 10.0,
+            optimum: 10.0,
             limit: 2.0,
             ret,
             cost,

@@ -16,14 +16,18 @@ use std::time::{Duration, Instant};
 
 use crate::csv::MOST_RECORD_BYTES;
 
+use super::index::{self, known_outcomes};
 use super::journal::{Journal, OwnLease, Process, RunEnd, RunState};
-use super::places::Places;
+use super::places::{MOST_FLAT, Places};
 use super::plan::PlannedRun;
 
 /// Time between two checks whether children have ended.
 const POLL: Duration = Duration::from_millis(50);
 /// Time between two heartbeats. Journal and overview are updated at the same interval, and when a child ends.
 const BEAT: Duration = Duration::from_secs(1);
+/// Time between two heartbeats of a task on a cluster. A thousand tasks share one folder, and a run may be taken over after
+/// two minutes without a heartbeat.
+const CLUSTER_BEAT: Duration = Duration::from_secs(20);
 /// Exit code of a run that was interrupted and has written a checkpoint.
 const INTERRUPTED: i32 = 75;
 /// Environment variable that is set in every process that a sweep starts.
@@ -74,12 +78,16 @@ pub struct Overview {
     pub failed: usize,
     /// Number of runs that other drivers hold.
     pub elsewhere: usize,
+    /// Number of runs that wait in the queue of an engine.
+    pub queued: usize,
     /// Runs that this driver is executing.
     pub running: Vec<Running>,
     /// Estimated seconds to the end of the sweep at the current speed; `None` if no speed is known yet.
     pub eta: Option<f64>,
     /// Whether the driver was asked to stop and is waiting for the runs to write their checkpoints.
     pub stopping: bool,
+    /// Message about the engine, such as that its controller does not answer. Empty if there is none.
+    pub note: String,
 }
 
 /// Outcome of a run.
@@ -125,6 +133,10 @@ struct Driver<'a> {
     fates: Vec<Option<RunOutcome>>,
     jobs: Vec<Job>,
     elsewhere: usize,
+    /// Runs whose outcome is not known, in the order of the plan.
+    open: Vec<usize>,
+    /// When all open runs were last looked at, and how long that took.
+    looked: Option<(Instant, Duration)>,
     /// Mean speed of the runs, in environment steps per second; `None` before it is known.
     pace: Option<f64>,
     /// Runs that ended with exit code 75. This driver does not start them again; the next driver continues them.
@@ -143,7 +155,8 @@ pub fn drive(
 ) -> io::Result<Vec<RunOutcome>> {
     let places = Places::open(&options.dir, runs.len())?;
     let journal = Journal::open(places.clone());
-    let fates = vec![None; runs.len()];
+    let fates = known_outcomes(&places, runs);
+    let open = (0..runs.len()).filter(|&i| fates[i].is_none()).collect();
     let mut driver = Driver {
         runs,
         options,
@@ -152,6 +165,8 @@ pub fn drive(
         fates,
         jobs: Vec::new(),
         elsewhere: 0,
+        open,
+        looked: None,
         pace: None,
         put_off: Vec::new(),
     };
@@ -169,12 +184,16 @@ pub fn drive(
         }
     }
     result?;
+    if runs.len() > MOST_FLAT {
+        index::add(&driver.places, runs.iter().zip(&driver.fates))?;
+    }
     Ok(driver.fates.into_iter().map(|fate| fate.unwrap_or(RunOutcome::Pending)).collect())
 }
 
 impl Driver<'_> {
     fn work(&mut self, stop: &AtomicBool, observe: &mut dyn FnMut(&Overview)) -> io::Result<()> {
-        let mut last_beat: Option<Instant> = None;
+        let (mut last_beat, mut last_look): (Option<Instant>, Option<Instant>) = (None, None);
+        let beat = if self.options.patient { CLUSTER_BEAT } else { BEAT };
         let mut asked = false;
         loop {
             let stopping = stop.load(Ordering::Relaxed);
@@ -185,19 +204,19 @@ impl Driver<'_> {
                     terminate(&job.child);
                 }
             }
-            let due = last_beat.is_none_or(|t| t.elapsed() >= BEAT);
-            if changed || due {
+            if changed || last_look.is_none_or(|t| t.elapsed() >= BEAT) {
                 if !asked {
                     self.start_free()?;
                 }
-                if due {
+                if last_beat.is_none_or(|t| t.elapsed() >= beat) {
                     self.beat()?;
                     last_beat = Some(Instant::now());
                 }
+                last_look = Some(Instant::now());
                 observe(&Overview { stopping: asked, ..self.overview() });
             }
             let open = |i: &usize| self.fates[*i].is_none() && !self.put_off.contains(i);
-            let finished = self.jobs.is_empty() && (asked || (0..self.runs.len()).filter(open).count() == 0);
+            let finished = self.jobs.is_empty() && (asked || !self.open.iter().any(open));
             if finished {
                 return Ok(());
             }
@@ -206,9 +225,19 @@ impl Driver<'_> {
     }
 
     /// Starts free runs up to the maximum number of jobs, and reads the results of other drivers from the journal.
+    ///
+    /// In a sweep of thousands of runs, all of them are looked at only so often that this takes 5 % of the time.
     fn start_free(&mut self) -> io::Result<()> {
-        self.elsewhere = 0;
-        for index in 0..self.runs.len() {
+        let whole = self.looked.is_none_or(|(at, took)| at.elapsed() >= took * 20);
+        let begun = Instant::now();
+        if whole {
+            self.elsewhere = 0;
+        }
+        self.open.retain(|&i| self.fates[i].is_none());
+        for index in self.open.clone() {
+            if !whole && self.jobs.len() >= self.options.jobs {
+                return Ok(());
+            }
             let mine = self.jobs.iter().any(|job| job.index == index);
             if mine || self.fates[index].is_some() || self.put_off.contains(&index) {
                 continue;
@@ -217,7 +246,7 @@ impl Driver<'_> {
             let record = self.places.run_folder(id).map(|dir| dir.join("progress.csv"));
             let mut standing = self.journal.standing(id, *until, record.as_deref())?;
             if record.is_none() && matches!(standing, RunState::Done(_)) {
-                self.journal.undo(id)?; // a user deleted the run folder to repeat the run
+                index::forget(&self.places, || self.journal.undo(id))?; // a user deleted the run folder to repeat the run
                 standing = self.journal.standing(id, *until, None)?;
             }
             match standing {
@@ -225,10 +254,10 @@ impl Driver<'_> {
                 RunState::Failed(ended) => {
                     self.fates[index] = Some(RunOutcome::Failed(ended, self.journal.folder(id).join("log")));
                 }
-                RunState::Held => self.elsewhere += 1,
+                RunState::Held => self.elsewhere += usize::from(whole),
                 RunState::Free(number) if self.jobs.len() < self.options.jobs => {
                     let Some(log) = free_log(&self.journal.folder(id))? else {
-                        self.elsewhere += 1;
+                        self.elsewhere += usize::from(whole);
                         continue;
                     };
                     if let Some(held) = self.journal.acquire(id, *until, number)? {
@@ -237,6 +266,9 @@ impl Driver<'_> {
                 }
                 RunState::Free(_) => {}
             }
+        }
+        if whole {
+            self.looked = Some((Instant::now(), begun.elapsed()));
         }
         Ok(())
     }
@@ -365,9 +397,11 @@ impl Driver<'_> {
             done: count(|fate| matches!(fate, RunOutcome::Done(_))),
             failed: count(|fate| matches!(fate, RunOutcome::Failed(..))),
             elsewhere: self.elsewhere,
+            queued: 0,
             running,
             eta: (speed > 0.0).then(|| left as f64 / speed),
             stopping: false,
+            note: String::new(),
         }
     }
 }
@@ -385,7 +419,8 @@ fn free_log(folder: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn terminate(child: &Child) {
+/// Sends SIGTERM to a child.
+pub(crate) fn terminate(child: &Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // an error is ignored: the child may have ended by itself in the meantime
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -414,15 +449,23 @@ pub(crate) fn last_lines(log: &Path) -> String {
 }
 
 /// Returns `TotalEnvSteps` of the last complete row of a `progress.csv`.
-pub(crate) fn last_steps(progress: &Path) -> Option<u64> {
+fn last_steps(progress: &Path) -> Option<u64> {
+    last_row(progress).map(|(steps, _)| steps)
+}
+
+/// Returns the number of environment steps and of finished epochs that the last complete row of a `progress.csv` has.
+pub(crate) fn last_row(progress: &Path) -> Option<(u64, u32)> {
     let mut header = String::new();
     let file = epo_core::open_file(progress, MOST_RECORD_BYTES).ok()?.take(1 << 20);
     io::BufRead::read_line(&mut io::BufReader::new(file), &mut header).ok()?;
-    let column = header.trim_end().split(',').position(|c| c == "TotalEnvSteps")?;
     let text = tail(progress, 8192).ok()?;
     let whole = &text[..=text.rfind('\n')?];
     let row = whole.lines().last()?;
-    row.split(',').nth(column)?.parse::<f64>().ok().map(|steps| steps as u64)
+    let number = |name: &str| {
+        let column = header.trim_end().split(',').position(|c| c == name)?;
+        row.split(',').nth(column)?.parse::<f64>().ok()
+    };
+    Some((number("TotalEnvSteps")? as u64, number("Train/Epoch").map_or(0, |epoch| epoch as u32 + 1)))
 }
 
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
@@ -485,6 +528,7 @@ mod tests {
             algo: "epo".into(),
             seed,
             steps: 500,
+            epochs: 5,
             variant: String::new(),
             until: None,
         }

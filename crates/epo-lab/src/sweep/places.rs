@@ -81,6 +81,11 @@ impl Places {
         &self.dir
     }
 
+    /// Whether the folders are spread over 256 parts.
+    pub fn is_sharded(&self) -> bool {
+        self.sharded
+    }
+
     /// Returns the folder of run `id` in the journal.
     pub fn journal(&self, id: &str) -> PathBuf {
         self.part("journal", id).join(id)

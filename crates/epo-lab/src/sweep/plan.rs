@@ -18,13 +18,14 @@
 use std::collections::BTreeMap;
 
 use epo_report::settings::{Tree, leaves};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use crate::config::{ConfigError, ResolvedRun};
 
 /// One run of a sweep.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Name of the run: algorithm, task, seed and a hash of the given configuration. The same configuration has the
     /// same name in every sweep.
@@ -39,6 +40,8 @@ pub struct PlannedRun {
     pub seed: u64,
     /// Total number of environment steps of the run.
     pub steps: u64,
+    /// Total number of epochs of the run.
+    pub epochs: u32,
     /// Settings that not all runs of the sweep share, such as `pmn linear, smooth softplus`. Task, algorithm and seed
     /// are left out because the name has them.
     pub variant: String,
@@ -227,13 +230,17 @@ fn planned(config: &Table) -> Result<(PlannedRun, String), String> {
     let whole = run.to_toml();
     let resolved: Table = whole.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let text = as_in(config, &resolved).to_string();
+    let epochs = run.epochs_after(0, 0);
     let run = run.run;
     epo_tasks::task(&run.task).map_err(|e| e.to_string())?;
     let hash = Sha256::digest(text.as_bytes());
     let hash: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
     let id = format!("{}-{}-seed-{:03}-{hash}", run.algo, run.task, run.seed);
     let (task, algo, seed, steps) = (run.task, run.algo, run.seed, run.steps);
-    Ok((PlannedRun { id, config: text, task, algo, seed, steps, variant: String::new(), until: None }, whole))
+    Ok((
+        PlannedRun { id, config: text, task, algo, seed, steps, epochs, variant: String::new(), until: None },
+        whole,
+    ))
 }
 
 /// Sets the variant of each run: the settings that not all runs share, without task, algorithm and seed.

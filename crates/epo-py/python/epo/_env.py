@@ -104,7 +104,7 @@ class SafetyEnv(_Base):
     Environments can be pickled and copied; the copy continues the episode.
     """
 
-    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+    metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
     _action_dtype: Any = np.float64
 
     def __init__(
@@ -119,7 +119,7 @@ class SafetyEnv(_Base):
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is 'human', 'rgb_array' or None, not {render_mode!r}")
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "task": task,
             "physics": physics,
             "render_mode": render_mode,

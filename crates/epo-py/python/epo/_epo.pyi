@@ -85,6 +85,7 @@ def train(
     resume: str | None,
     steps: int | None,
     threads: int | None,
+    accept_changes: bool,
     make_env: Callable[[], Any] | None,
     on_start: Callable[..., Any],
     on_row: Callable[..., Any],

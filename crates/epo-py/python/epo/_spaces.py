@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+gymnasium: Any
 try:
     import gymnasium
 except ImportError:

@@ -112,7 +112,7 @@ def train(
     chosen.update(more)
     file = None if config is None else Path(config).read_text(encoding="utf-8")
     job: dict[str, Any] = {"file": file, "runs": os.fspath(runs), "name": name}
-    job.update(resume=None, steps=None, threads=None)
+    job.update(resume=None, steps=None, threads=None, accept_changes=False)
     own = None
     if callable(task):
         own = _Own(task, cost_fn, max_steps, id, workers, threads, check)
@@ -133,6 +133,7 @@ def resume(
     *,
     steps: float | None = None,
     threads: int | None = None,
+    accept_changes: bool = False,
     env: Callable[[], Any] | None = None,
     callback: Callback | Iterable[Callback] | None = None,
     progress: bool | None = None,
@@ -142,12 +143,13 @@ def resume(
 ) -> Run:
     """Continues a run (a :class:`Run` or its folder) from its last checkpoint to its end, and returns it.
 
-    ``steps`` changes the length of the run. A run on an environment of your own needs ``env``, the function that makes
+    ``steps`` changes the length of the run. A folder that was changed since its checkpoint is refused, with the files
+    that differ; ``accept_changes=True`` continues it nevertheless, and ``changes.json`` and the report say so. A run on an environment of your own needs ``env``, the function that makes
     it, and the same ``cost_fn`` and ``max_steps`` as before.
     """
     folder = os.fspath(getattr(run, "dir", run))
     job: dict[str, Any] = {"file": None, "settings": [], "algo": "epo", "runs": "", "name": None, "resume": folder}
-    job["threads"] = threads
+    job.update(threads=threads, accept_changes=accept_changes)
     job["steps"] = None if steps is None else _whole("steps", steps)
     own = None
     if env is not None:
@@ -201,12 +203,46 @@ def check_env(
     return _epo.check(lambda: Adapter(env, cost_fn, max_steps))
 
 
-def sweep(file: Any, *, out: Any = None, jobs: int | None = None) -> dict[str, Any]:
-    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``."""
-    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet"]
-    command += [] if out is None else ["--out", os.fspath(out)]
-    command += [] if jobs is None else ["--jobs", str(jobs)]
-    done = subprocess.run(command, capture_output=True, text=True)
+def sweep(
+    file: Any,
+    *,
+    out: Any = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    storage: str | None = None,
+    cpus: int | None = None,
+    retries: int | None = None,
+    options: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``.
+
+    Parameters
+    ----------
+    file
+        Path of the sweep file.
+    out
+        Folder of the sweep. Default: ``runs/`` followed by the name of the file.
+    jobs
+        Number of runs at the same time. Default: one per core here; no limit on a cluster.
+    engine
+        ``"local"``, ``"slurm"`` or ``"ray"``. Ray connects to ``RAY_ADDRESS``. Default: ``"local"``.
+    storage
+        With Ray: path or URL (anything that ``fsspec`` opens) through which run folders travel. Default: none; the
+        nodes share the folder of the sweep.
+    cpus
+        On a cluster: number of cores of a run. Default: 1.
+    retries
+        On a cluster: number of times that a run is started again after the loss of its node. Default: 20.
+    options
+        Further arguments of the command, such as ``["--partition", "big"]``.
+
+    The same call continues a sweep that was interrupted.
+    """
+    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet", "--on", engine]
+    given = {"--out": out, "--jobs": jobs, "--storage": storage, "--cpus": cpus, "--retries": retries}
+    for option, value in given.items():
+        command += [] if value is None else [option, os.fspath(value) if option == "--out" else str(value)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
     if not done.stdout.strip():
         text = done.stderr.strip().removeprefix("error: ")
         raise (ConfigError if done.returncode == 2 else EpoError)(text)
@@ -239,7 +275,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the run has made all its steps."""
-        steps = _columns(self.dir / "progress.csv").get("TotalEnvSteps", [])
+        steps: Any = _columns(self.dir / "progress.csv").get("TotalEnvSteps", [])
         return len(steps) > 0 and steps[-1] >= self.config["run"]["steps"]
 
     @property
@@ -388,8 +424,7 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple, np.ndarray)):
-        quote = lambda x: json.dumps(x) if isinstance(x, str) else _text(key, x)  # noqa: E731
-        return "[" + ", ".join(quote(x) for x in value) + "]"
+        return "[" + ", ".join(json.dumps(x) if isinstance(x, str) else _text(key, x) for x in value) + "]"
     raise ConfigError(f"`{key}` takes a number, a text, true or false, or a list, not {type(value).__name__}")
 
 
@@ -444,10 +479,9 @@ class _Progress:
         rate = (steps - self.done) / max(time.monotonic() - self.begun, 1e-9)
         left = (self.total - steps) / max(rate, 1e-9)
         filled = 24 * steps // self.total
-        number = lambda key: "–" if row[key] is None else f"{row[key]:.2f}"  # noqa: E731
+        ret, cost = ("–" if row[key] is None else f"{row[key]:.2f}" for key in ("Metrics/EpRet", "Metrics/EpCost"))
         line = (
-            f"\r[{'█' * filled}{'·' * (24 - filled)}] {steps:,} of {self.total:,} steps  "
-            f"return {number('Metrics/EpRet')}  cost {number('Metrics/EpCost')}  "
+            f"\r[{'█' * filled}{'·' * (24 - filled)}] {steps:,} of {self.total:,} steps  return {ret}  cost {cost}  "
             f"{rate:,.0f} steps/s  {left:.0f} s left   "
         )
         print(line, end="", file=sys.stderr, flush=True)

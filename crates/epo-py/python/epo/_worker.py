@@ -35,7 +35,8 @@ def serve(connection: Connection, memory: int) -> None:
 
     envs: dict[int, Adapter] = {}
     spare: Adapter | None = None  # the one that was asked for its sizes becomes the first environment
-    obs = actions = None
+    obs: Any = None
+    actions: Any = None
     while True:
         try:
             what, row, seed = REQUEST.unpack(connection.recv_bytes())

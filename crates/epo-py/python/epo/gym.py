@@ -36,7 +36,7 @@ def register() -> None:
         id = gymnasium_id(task["id"])
         if id in gymnasium.registry:
             continue  # also Safety-Gymnasium itself, if it was imported first
-        more = {} if AutoresetMode is None else {"vector_entry_point": "epo.gym:VecEnv"}
+        more: dict[str, Any] = {} if AutoresetMode is None else {"vector_entry_point": "epo.gym:VecEnv"}
         gymnasium.register(
             id, entry_point="epo.gym:Env", max_episode_steps=task["max_steps"], kwargs={"task": task["id"]}, **more
         )

@@ -28,7 +28,8 @@ class EpoEnv(CMDP):
         super().__init__(env_id)
         kwargs = {key: value for key, value in kwargs.items() if key in ("physics", "threads")}
         self._env = VecEnv(env_id.removeprefix("epo:"), num_envs, autoreset_mode="same_step", **kwargs)
-        self._num_envs, self._device, self._metadata = num_envs, torch.device(device), {}
+        self._num_envs, self._device = num_envs, torch.device(device)
+        self._metadata: dict[str, Any] = {}
         self._observation_space = self._env.single_observation_space
         self._action_space = self._env.single_action_space
 

@@ -133,8 +133,7 @@ impl Canvas {
             escape(title)
         );
         for item in &self.items {
-            let [r, g, b] = item.colour;
-            let colour = format!("#{r:02x}{g:02x}{b:02x}");
+            let colour = svg_colour(item.colour);
             let d = path_data(&item.path);
             let label =
                 item.label.as_ref().map_or(String::new(), |l| format!(" aria-label=\"{}\"", escape(l)));
@@ -200,6 +199,11 @@ impl Canvas {
         }
         pixmap
     }
+}
+
+/// Returns a colour as SVG writes it.
+pub(super) fn svg_colour([r, g, b]: Rgb) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 fn trace(points: &[(f32, f32)], close: bool) -> Option<Path> {

@@ -3,7 +3,7 @@
 //! Sizes are chosen for figures of half the page width: at 3.3 inches the tick labels are still 7 points high.
 
 use super::axes::{Axes, Axis, fit, ticks};
-use super::canvas::{Anchor, Canvas, Rgb};
+use super::canvas::{Anchor, Canvas, Rgb, svg_colour};
 use super::font::FONT;
 use super::{INK, PALETTE, TEXT};
 
@@ -69,6 +69,38 @@ pub(crate) struct Panel {
     pub limits: Vec<(f64, Option<usize>)>,
 }
 
+/// Values of the lines of one panel and where they are drawn, for the script of the page.
+#[derive(Debug, PartialEq, serde::Serialize)]
+pub(crate) struct PanelValues {
+    /// Name of what the vertical axis shows.
+    pub quantity: String,
+    /// Left, top, right and bottom of the plot, in units of the figure.
+    pub area: [f32; 4],
+    /// First and last value of the horizontal axis.
+    pub x: (f64, f64),
+    /// First and last value of the vertical axis.
+    pub y: (f64, f64),
+    pub lines: Vec<LineValues>,
+}
+
+/// Values of one line.
+#[derive(Debug, PartialEq, serde::Serialize)]
+pub(crate) struct LineValues {
+    pub name: String,
+    /// Colour as in SVG.
+    pub colour: String,
+    /// True for the line of a single seed.
+    pub thin: bool,
+    pub steps: Vec<f64>,
+    /// Values with five significant digits; `None` where there is no finite value.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Returns `v` rounded to five significant digits; `None` if it is not finite.
+fn rounded(v: f64) -> Option<f64> {
+    v.is_finite().then(|| format!("{v:.4e}").parse().expect("a number that was just written"))
+}
+
 /// A figure: rows of panels with one legend below.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figure {
@@ -92,18 +124,33 @@ fn dash(entry: usize) -> Option<[f32; 2]> {
 }
 
 impl Figure {
+    fn columns(&self) -> usize {
+        self.columns.min(self.panels.len()).max(1)
+    }
+
+    /// Returns the panels that have a title, each with its upper left corner.
+    fn placed(&self) -> impl Iterator<Item = (&Panel, (f32, f32))> {
+        let columns = self.columns();
+        let corner = move |i: usize| (PANEL.0 * (i % columns) as f32, PANEL.1 * (i / columns) as f32);
+        let placed = self.panels.iter().enumerate().map(move |(i, panel)| (panel, corner(i)));
+        placed.filter(|(panel, _)| !panel.title.is_empty())
+    }
+
+    /// Returns the values of the lines of every panel that has lines.
+    pub(crate) fn values(&self) -> Vec<PanelValues> {
+        let with_lines = self.placed().filter(|(panel, _)| !panel.series.is_empty());
+        with_lines.map(|(panel, corner)| panel.values(corner, &self.legend)).collect()
+    }
+
     pub(crate) fn draw(&self) -> Canvas {
-        let columns = self.columns.min(self.panels.len()).max(1);
+        let columns = self.columns();
         let rows = self.panels.len().div_ceil(columns);
         let width = PANEL.0 * columns as f32;
         let legend = self.legend_rows(width);
         let height = PANEL.1 * rows as f32 + LEGEND_ROW * legend.len() as f32 + 12.0;
         let mut canvas = Canvas::new(width, height);
-        for (i, panel) in self.panels.iter().enumerate() {
-            let corner = (PANEL.0 * (i % columns) as f32, PANEL.1 * (i / columns) as f32);
-            if !panel.title.is_empty() {
-                panel.draw(&mut canvas, corner, &self.legend);
-            }
+        for (panel, corner) in self.placed() {
+            panel.draw(&mut canvas, corner, &self.legend);
         }
         for (i, row) in legend.iter().enumerate() {
             let y = PANEL.1 * rows as f32 + 4.0 + LEGEND_ROW * (i as f32 + 0.6);
@@ -191,12 +238,36 @@ fn draw_legend_row(canvas: &mut Canvas, row: &[Entry], y: f32, width: f32) {
 const RADIUS: f32 = 4.5;
 
 impl Panel {
-    fn draw(&self, canvas: &mut Canvas, (x0, y0): (f32, f32), legend: &[String]) {
+    /// Returns the axes of the panel whose upper left corner is given.
+    fn axes(&self, (x0, y0): (f32, f32)) -> Axes {
         let area = [x0 + ROOM[0], y0 + ROOM[1], x0 + PANEL.0 - ROOM[2], y0 + PANEL.1 - ROOM[3]];
-        let [left, top, right, bottom] = area;
+        let x = if self.across == Across::Cost { self.cost_axis() } else { self.steps_axis() };
+        Axes { x, y: self.y_axis(), area }
+    }
+
+    fn values(&self, corner: (f32, f32), legend: &[String]) -> PanelValues {
+        let axes = self.axes(corner);
+        let mut lines = Vec::new();
+        for s in &self.series {
+            let name = legend.get(s.entry).map_or("", String::as_str);
+            let line = |name: String, thin: bool, points: &mut dyn Iterator<Item = (f64, f64)>| {
+                let (steps, values) = points.map(|(step, v)| (step, rounded(v))).unzip();
+                LineValues { name, colour: svg_colour(colour(s.entry)), thin, steps, values }
+            };
+            let mean = &mut s.steps.iter().copied().zip(s.mean.iter().copied());
+            lines.push(line(name.to_owned(), false, mean));
+            for (seed, points) in &s.seeds {
+                lines.push(line(format!("{name}, seed {seed}"), true, &mut points.iter().copied()));
+            }
+        }
+        let quantity = if self.y_label.is_empty() { &self.title } else { &self.y_label };
+        PanelValues { quantity: quantity.clone(), area: axes.area, x: axes.x.range, y: axes.y.range, lines }
+    }
+
+    fn draw(&self, canvas: &mut Canvas, corner: (f32, f32), legend: &[String]) {
+        let axes = self.axes(corner);
+        let [left, top, right, bottom] = axes.area;
         let is_plane = self.across == Across::Cost;
-        let x = if is_plane { self.cost_axis() } else { self.steps_axis() };
-        let axes = Axes { x, y: self.y_axis(), area };
         let y_lo = axes.y.range.0;
         let name = |entry: usize| legend.get(entry).map_or("", String::as_str);
         axes.draw_grid(canvas);
@@ -339,6 +410,43 @@ mod tests {
         let svg = |n: usize| drawn(Panel { series: vec![series(n)], ..Panel::default() });
         assert!(svg(1).contains("fill=\"#d55e00\""), "a dot");
         assert!(svg(2).contains("stroke=\"#d55e00\"") && !svg(2).contains("fill=\"#d55e00\""), "a line");
+    }
+
+    /// This test fails if the box at the pointer would show other values than the figure, or at another place.
+    #[test]
+    fn the_values_for_the_page_are_those_of_the_lines() {
+        let series = Series {
+            entry: 1,
+            steps: vec![1e3, 2e3],
+            mean: vec![0.006_123_456, f64::NAN],
+            band: vec![(f64::NAN, f64::NAN); 2],
+            seeds: vec![(7, vec![(1e3, -123_456.7)])],
+        };
+        let empty = Panel { title: "no lines".into(), ..Panel::default() };
+        let panel = |y_label: &str| Panel {
+            title: "T".into(),
+            y_label: y_label.into(),
+            series: vec![series.clone()],
+            ..Panel::default()
+        };
+        let legend = vec!["EPO".to_owned(), "PPO".to_owned()];
+        let figure = Figure { columns: 2, panels: vec![empty, panel("cost"), panel("")], legend };
+        let values = figure.values();
+        assert_eq!(values.iter().map(|p| p.quantity.as_str()).collect::<Vec<_>>(), ["cost", "T"]);
+        let [left, top] = [PANEL.0 + ROOM[0], ROOM[1]];
+        assert_eq!(values[0].area[..2], [left, top], "the second column of the first row");
+        assert_eq!(values[1].area[..2], [ROOM[0], PANEL.1 + ROOM[1]], "the second row");
+        assert_eq!(values[0].x, (0.0, 2e3));
+        assert!(values[0].y.0 <= -123_456.7 && values[0].y.1 >= 0.006);
+        let line = |name: &str, thin: bool, steps: &[f64], values: &[Option<f64>]| LineValues {
+            name: name.into(),
+            colour: "#0072b2".into(),
+            thin,
+            steps: steps.to_vec(),
+            values: values.to_vec(),
+        };
+        let mean = line("PPO", false, &[1e3, 2e3], &[Some(0.006_123_5), None]);
+        assert_eq!(values[0].lines, [mean, line("PPO, seed 7", true, &[1e3], &[Some(-123_460.0)])]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::trust::Pair;
 use crate::penalty::{hinge, phi_slope, softplus};
-use crate::{Cmdp, CmdpError, Policy, SolveError, front, optimum, penalised, stories};
+use crate::{Cmdp, CmdpError, SolveError, TabularPolicy, front, optimum, penalised, stories};
 
 /// A case in which a statement fails without an additional condition.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +72,7 @@ fn largest_violation() -> Result<CounterExample, SolveError> {
     let cmdp = bandit(&[0.0, 1.0, 1.0], &[&[0.0, 1.0, 0.0], &[0.0, 0.0, 1.0]], &[0.25, 0.25]);
     let best = optimum(&cmdp)?;
     let mu = 0.7;
-    let over = Policy::new(3, vec![0.0, 0.5, 0.5]).evaluate(&cmdp);
+    let over = TabularPolicy::new(3, vec![0.0, 0.5, 0.5]).evaluate(&cmdp);
     let excess = over.excess(&cmdp);
     let by_max = over.j_r - excess[0].max(excess[1]) / mu;
     let by_sum = penalised(&cmdp, mu, 1.0)?.evaluation.excess(&cmdp);
@@ -167,7 +167,7 @@ fn infeasible() -> Result<CounterExample, SolveError> {
 
 fn violated_surrogate() -> CounterExample {
     let (cmdp, alpha, mu) = (stories::fast_or_slow(), 0.0, 0.1);
-    let policy = |p: f64| Policy::new(2, vec![1.0 - p, p, 1.0, 0.0]);
+    let policy = |p: f64| TabularPolicy::new(2, vec![1.0 - p, p, 1.0, 0.0]);
     let pair = Pair::new(&cmdp, &policy(0.5), &policy(0.51));
     let d = cmdp.limits()[0];
     let error = pair.error(d, mu, alpha);

@@ -8,10 +8,10 @@ use epo_core::{Purpose, Stream};
 use super::{Check, Tally};
 use crate::linear::dot;
 use crate::penalty::{hinge, hinge_slope};
-use crate::{Cmdp, Evaluation, Optimum, Policy, RandomCmdp, SolveError, optimum, penalised};
+use crate::{Cmdp, Evaluation, Optimum, RandomCmdp, SolveError, TabularPolicy, optimum, penalised};
 
 /// Returns the gradient of J_C with respect to the logits of a softmax policy: x(s) π(a|s) A(s,a).
-fn cost_gradient(cmdp: &Cmdp, policy: &Policy) -> Vec<f64> {
+fn cost_gradient(cmdp: &Cmdp, policy: &TabularPolicy) -> Vec<f64> {
     let (e, m) = (policy.evaluate(cmdp), cmdp.n_actions());
     let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &e.v_c[0]);
     (0..adv.len()).map(|i| e.visits[i / m] * policy.probabilities()[i] * adv[i]).collect()
@@ -32,13 +32,13 @@ pub(super) fn properties1(n: usize, progress: &mut dyn FnMut(usize)) -> Result<V
         let cmdp = RandomCmdp::draw(i as u64, 1).build(i as u64);
         let mut rng = Stream::new(i as u64, Purpose::Random, 1);
         let logits: Vec<f64> = cmdp.reward().iter().map(|_| rng.normal()).collect();
-        let policy = Policy::softmax(cmdp.n_actions(), &logits);
+        let policy = TabularPolicy::softmax(cmdp.n_actions(), &logits);
         let grad = cost_gradient(&cmdp, &policy);
         for (j, g) in grad.iter().enumerate() {
             let at = |h: f64| {
                 let mut moved = logits.clone();
                 moved[j] += h;
-                Policy::softmax(cmdp.n_actions(), &moved).evaluate(&cmdp).j_c[0]
+                TabularPolicy::softmax(cmdp.n_actions(), &moved).evaluate(&cmdp).j_c[0]
             };
             gradient.see((g - (at(1e-5) - at(-1e-5)) / 2e-5).abs(), || cmdp.name().to_owned());
         }

@@ -13,7 +13,7 @@ use epo_core::{Purpose, Stream};
 use super::{Check, Tally};
 use crate::linear::dot;
 use crate::penalty::hinge;
-use crate::{Cmdp, Evaluation, Policy, RandomCmdp, SolveError};
+use crate::{Cmdp, Evaluation, RandomCmdp, SolveError, TabularPolicy};
 
 /// The quantities in the bounds for a pair of policies: π_k and a policy π close to it. None depends on the limit.
 pub(crate) struct Pair {
@@ -38,7 +38,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Computes the quantities. `base` is π_k and `new` is π.
-    pub(crate) fn new(cmdp: &Cmdp, base: &Policy, new: &Policy) -> Self {
+    pub(crate) fn new(cmdp: &Cmdp, base: &TabularPolicy, new: &TabularPolicy) -> Self {
         let (n, m, gamma) = (cmdp.n_states(), cmdp.n_actions(), cmdp.gamma());
         let (k, e) = (base.evaluate(cmdp), new.evaluate(cmdp));
         let mean =
@@ -46,7 +46,9 @@ impl Pair {
         let adv_r = mean(&Evaluation::advantage(cmdp, cmdp.reward(), &k.v_r));
         let adv_c = mean(&Evaluation::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]));
         let sup = |v: &[f64]| v.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
-        let mean_kl = |p: &Policy, q: &Policy| (0..n).map(|s| (1.0 - gamma) * k.visits[s] * p.kl(q, s)).sum();
+        let mean_kl = |p: &TabularPolicy, q: &TabularPolicy| {
+            (0..n).map(|s| (1.0 - gamma) * k.visits[s] * p.kl(q, s)).sum()
+        };
         Self {
             delta: mean_kl(new, base),
             reverse: mean_kl(base, new),
@@ -82,15 +84,15 @@ impl Pair {
 }
 
 /// Returns the policy π ∝ π_k exp(t·direction) with the largest t ≤ 20 for which E KL(π‖π_k) ≤ δ.
-fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> Policy {
+fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> TabularPolicy {
     let m = cmdp.n_actions();
-    let base = Policy::softmax(m, logits);
+    let base = TabularPolicy::softmax(m, logits);
     let visits = base.evaluate(cmdp).visits;
     let at = |t: f64| {
         let moved: Vec<f64> = logits.iter().zip(direction).map(|(l, g)| l + t * g).collect();
-        Policy::softmax(m, &moved)
+        TabularPolicy::softmax(m, &moved)
     };
-    let kl = |p: &Policy| {
+    let kl = |p: &TabularPolicy| {
         (0..visits.len()).map(|s| (1.0 - cmdp.gamma()) * visits[s] * p.kl(&base, s)).sum::<f64>()
     };
     let (mut low, mut high) = (0.0, 20.0);
@@ -108,7 +110,7 @@ fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> Policy {
 /// Returns four directions: noise, the cost advantage, its negative, and noise in a single state.
 ///
 /// The directions along the cost advantage are the worst cases for the bounds.
-fn directions(cmdp: &Cmdp, base: &Policy, rng: &mut Stream) -> [Vec<f64>; 4] {
+fn directions(cmdp: &Cmdp, base: &TabularPolicy, rng: &mut Stream) -> [Vec<f64>; 4] {
     let k = base.evaluate(cmdp);
     let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]);
     let top = adv.iter().fold(1e-9_f64, |t, a| t.max(a.abs()));
@@ -133,7 +135,7 @@ pub(super) fn bounds(n: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Ch
         let cmdp = RandomCmdp::draw(i as u64, 1).build(i as u64);
         let mut rng = Stream::new(i as u64, Purpose::Random, 2);
         let logits: Vec<f64> = cmdp.reward().iter().map(|_| rng.normal()).collect();
-        let base = Policy::softmax(cmdp.n_actions(), &logits);
+        let base = TabularPolicy::softmax(cmdp.n_actions(), &logits);
         for direction in directions(&cmdp, &base, &mut rng) {
             for delta in [1e-3, 1e-2, 1e-1] {
                 let pair = Pair::new(&cmdp, &base, &step(&cmdp, &logits, &direction, delta));

@@ -1,0 +1,315 @@
+//! The engine for Ray: tasks that start the program on the nodes of a Ray cluster.
+//!
+//! A driver in Python (`ray_driver.py`, part of this library) connects to the cluster, starts one task per run and reports what
+//! happens. It needs a Python with the package `ray`; the nodes need `epo` and no package of ours.
+//!
+//! ```text
+//! DIR/ray/0001/driver.py, ray.json  the driver and its settings
+//! DIR/ray/0001/tasks-*.jsonl        the runs of each task
+//! DIR/ray/0001/driver.txt           messages of Ray
+//! ```
+//! Without a storage the nodes share the folder of the sweep. With a storage, run folders travel through it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toml::Table;
+
+use super::task::{TaskFolder, TaskSettings};
+use super::{Engine, EngineError, Plan, next_folder};
+use crate::sweep::{Overview, Places, PlannedRun, RunOutcome, Running, StatusReader, at, last_lines};
+
+const DRIVER: &str = include_str!("ray_driver.py");
+
+/// What the runs need on a Ray cluster. The table `[ray]` of a sweep file has these keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RayOptions {
+    /// Address of the cluster, such as `10.0.0.1:6379`. Default: the environment variable `RAY_ADDRESS`, otherwise a
+    /// cluster on this machine.
+    pub address: Option<String>,
+    /// Path or URL (as `fsspec` opens it) through which run folders travel. Default: none; the nodes share the folder.
+    pub storage: Option<String>,
+    /// Number of cores of a run. Default: 1.
+    pub cpus: u32,
+    /// Maximum number of runs at the same time. Default: as many as the cluster has cores for.
+    pub at_once: Option<u32>,
+    /// Number of times that a run is started again after the loss of its node or an interruption. Default: 20.
+    pub retries: u32,
+    /// Seconds between two looks for a new checkpoint to put into the storage. Default: 10.
+    pub sync: u32,
+    /// Ray's `runtime_env`, such as `{ pip = ["epo"] }`. Default: none.
+    pub runtime_env: Table,
+    /// Python interpreter that has Ray. Default: the one that runs this program, otherwise `python3`.
+    pub python: Option<String>,
+}
+
+impl Default for RayOptions {
+    fn default() -> Self {
+        Self {
+            address: None,
+            storage: None,
+            cpus: 1,
+            at_once: None,
+            retries: 20,
+            sync: 10,
+            runtime_env: Table::new(),
+            python: None,
+        }
+    }
+}
+
+impl RayOptions {
+    /// Keys of the table `[ray]`.
+    pub const KEYS: &[&str] =
+        &["address", "storage", "cpus", "at_once", "retries", "sync", "runtime_env", "python"];
+
+    /// Reads the table `[ray]` of a sweep file.
+    ///
+    /// # Errors
+    /// [`EngineError::Usage`] if a key does not exist or has a wrong value.
+    pub fn from_table(table: &Table) -> Result<Self, EngineError> {
+        let mut options = Self::default();
+        for (key, value) in table {
+            let value = super::Setting { table: "ray", key, value };
+            match key.as_str() {
+                "address" => options.address = Some(value.text()?),
+                "storage" => options.storage = Some(value.text()?),
+                "cpus" => options.cpus = value.number(1)?,
+                "at_once" => options.at_once = Some(value.number(1)?),
+                "retries" => options.retries = value.number(0)?,
+                "sync" => options.sync = value.number(1)?,
+                "python" => options.python = Some(value.text()?),
+                "runtime_env" => {
+                    let table = value.value.as_table().cloned();
+                    options.runtime_env = table.ok_or_else(|| value.wrong("a table"))?;
+                }
+                _ => return Err(value.unknown(Self::KEYS)),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Executes runs on a Ray cluster. Setting `stop` lets the runs save and ends them.
+#[derive(Clone, Debug)]
+pub struct Ray {
+    /// What the runs need.
+    pub options: RayOptions,
+    /// The program and its first arguments, as it is called on a node; `work …` is appended. Empty: `python -m epo` with
+    /// the Python of the node.
+    pub program: Vec<OsString>,
+    /// Python interpreter that has Ray.
+    pub python: OsString,
+    /// Whether failed runs are tried again.
+    pub retry: bool,
+}
+
+/// What the driver reports, one JSON document per line.
+#[derive(Debug, serde::Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Event {
+    Ready { nodes: usize, cpus: f64 },
+    Progress { runs: BTreeMap<String, (String, u64)>, running: Vec<String> },
+    Ended { task: usize },
+    Warning { message: String },
+    Error { kind: String, message: String },
+}
+
+impl Engine for Ray {
+    fn name(&self) -> &'static str {
+        "ray"
+    }
+
+    fn execute(
+        &mut self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Overview),
+    ) -> Result<Vec<RunOutcome>, EngineError> {
+        let places = Places::open(&plan.dir, plan.runs.len())?;
+        let mut reader = StatusReader::open(&plan.dir, &plan.runs)?;
+        if self.retry {
+            reader.forgive_failed()?;
+        }
+        let mut open = Vec::new();
+        for index in 0..plan.runs.len() {
+            if reader.outcome(index)?.is_none() {
+                open.push(index);
+            }
+        }
+        if open.is_empty() {
+            return Ok(reader.finish()?);
+        }
+        let folder = next_folder(plan, "ray")?;
+        self.write(plan, &places, &open, &folder)?;
+        let log = folder.join("driver.txt");
+        let mut child = Command::new(&self.python)
+            .arg(folder.join("driver.py"))
+            .arg(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).map_err(at(&log))?)
+            .env("RAY_DEDUP_LOGS", "0")
+            .spawn()
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => EngineError::Unavailable(format!(
+                    "there is no `{}`: `--on ray` needs a Python with the package ray (set ray.python in the sweep file)",
+                    self.python.display()
+                )),
+                _ => io::Error::new(e.kind(), format!("cannot start `{}`: {e}", self.python.display())).into(),
+            })?;
+        let (sender, events) = mpsc::channel();
+        let stdout = child.stdout.take();
+        let reading = std::thread::spawn(move || {
+            for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+                // other lines are output of Ray
+                if let Ok(event) = serde_json::from_str::<Event>(&line)
+                    && sender.send(event).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let mut board =
+            Board { steps: HashMap::new(), begun: HashMap::new(), running: Vec::new(), note: String::new() };
+        let (mut asked, mut failure) = (false, None);
+        let status = loop {
+            if stop.load(Relaxed) && !asked {
+                asked = true;
+                crate::sweep::terminate(&child);
+            }
+            loop {
+                match events.recv_timeout(Duration::from_millis(200)) {
+                    Ok(Event::Ready { nodes, cpus }) => {
+                        board.note = format!("Ray has {nodes} nodes with {cpus} cores")
+                    }
+                    Ok(Event::Progress { runs, running }) => board.tell(runs, running),
+                    Ok(Event::Warning { message }) => board.note = message,
+                    Ok(Event::Ended { task }) => {
+                        if let Some(&index) = open.get(task) {
+                            reader.outcome(index)?;
+                        }
+                    }
+                    Ok(Event::Error { kind, message }) => failure = Some((kind, message)),
+                    Err(_) => break,
+                }
+            }
+            observe(&Overview { stopping: asked, ..board.overview(plan, &reader) });
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+        };
+        let _ = reading.join();
+        for event in events.try_iter() {
+            if let Event::Error { kind, message } = event {
+                failure = Some((kind, message));
+            }
+        }
+        for &index in &open {
+            reader.outcome(index)?;
+        }
+        match failure {
+            _ if asked => {}
+            Some((kind, message)) => {
+                return Err(match kind.as_str() {
+                    "unavailable" => EngineError::Unavailable(message),
+                    "io" => io::Error::other(message).into(),
+                    _ => EngineError::Refused(message),
+                });
+            }
+            None if !status.success() => {
+                let said = last_lines(&log);
+                return Err(EngineError::Refused(format!(
+                    "the Ray driver ended with {status}: {said} (log: {})",
+                    log.display()
+                )));
+            }
+            None => {}
+        }
+        Ok(reader.finish()?)
+    }
+}
+
+impl Ray {
+    fn write(&self, plan: &Plan, places: &Places, open: &[usize], folder: &Path) -> Result<(), EngineError> {
+        let tasks: Vec<Vec<&PlannedRun>> = open.iter().map(|&index| vec![&plan.runs[index]]).collect();
+        let dir = super::absolute(&plan.dir)?;
+        let settings = TaskSettings::new(&dir);
+        TaskFolder(folder.to_owned()).write(&settings, &tasks)?;
+        let RayOptions { address, storage, cpus, at_once, retries, sync, runtime_env, .. } = &self.options;
+        // a relative path would be another one on a node
+        let storage = match storage {
+            Some(path) if !path.contains("://") => {
+                Some(super::absolute(Path::new(path))?.display().to_string())
+            }
+            url => url.clone(),
+        };
+        let program: Vec<_> = self.program.iter().map(|word| word.to_string_lossy()).collect();
+        let text = json!({
+            "dir": dir, "tasks": folder, "version": settings.version, "address": address, "storage": storage,
+            "cpus": cpus, "at_once": at_once, "retries": retries, "sync": sync, "runtime_env": runtime_env,
+            "program": program, "sharded": places.is_sharded(),
+        });
+        for (name, text) in [("ray.json", text.to_string()), ("driver.py", DRIVER.to_owned())] {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(at(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the driver has reported.
+struct Board {
+    /// Newest number of steps by run, and when it was reported.
+    steps: HashMap<String, (u64, Instant)>,
+    /// First number of steps by run, and when it was reported.
+    begun: HashMap<String, (u64, Instant)>,
+    running: Vec<String>,
+    note: String,
+}
+
+impl Board {
+    fn tell(&mut self, runs: BTreeMap<String, (String, u64)>, running: Vec<String>) {
+        for (id, (_, steps)) in runs {
+            let now = (steps, Instant::now());
+            self.begun.entry(id.clone()).or_insert(now);
+            self.steps.insert(id, now);
+        }
+        self.running = running;
+    }
+
+    fn overview(&self, plan: &Plan, reader: &StatusReader<'_>) -> Overview {
+        let mut overview =
+            Overview { total: plan.runs.len(), note: self.note.clone(), ..Overview::default() };
+        (overview.done, overview.failed) = reader.counts();
+        let plans: HashMap<&str, &PlannedRun> = plan.runs.iter().map(|run| (run.id.as_str(), run)).collect();
+        for id in &self.running {
+            let Some(run) = plans.get(id.as_str()) else { continue };
+            // a task that has reported nothing yet waits for a core
+            let Some(&(steps, at)) = self.steps.get(id) else {
+                overview.queued += 1;
+                continue;
+            };
+            let (first, since) = self.begun.get(id).copied().unwrap_or((steps, at));
+            let seconds = at.duration_since(since).as_secs_f64();
+            let speed = (steps > first && seconds > 0.0).then(|| (steps - first) as f64 / seconds);
+            overview.running.push(Running {
+                label: run.label(),
+                steps,
+                of: run.goal(),
+                steps_per_second: speed,
+            });
+        }
+        let ended = overview.done + overview.failed + overview.queued + overview.running.len();
+        overview.queued += overview.total.saturating_sub(ended);
+        overview
+    }
+}

@@ -1,0 +1,482 @@
+"""Executes the tasks of a folder on a Ray cluster. `epo sweep --on ray` starts this program; it is part of the binary.
+
+    python driver.py DIR/ray/0001
+
+The folder has tasks-*.jsonl (one task per line, each a list of runs) and ray.json (settings). Events go to stdout, one
+JSON document per line:
+
+    {"event": "ready", "nodes": 3, "cpus": 6}
+    {"event": "progress", "runs": {"<run>": ["<node>", <steps>]}}
+    {"event": "ended", "task": 0, "code": 0}                the exit code of `epo work`
+    {"event": "error", "kind": "unavailable", "message": "…"}   then the program ends
+
+Without a storage the nodes work in the folder of the sweep, which they share. With a storage a node works in a folder
+of its own. It puts the run folder into the storage after each checkpoint, and the next node continues from there. The
+driver takes finished runs out of the storage.
+"""
+
+import glob
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+LATE = 75  # exit code: saved and not finished
+NOT_HERE = 69  # exit code: this machine cannot make the runs
+
+
+class Path:
+    """A storage that is a folder which all nodes see."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def put(self, name, data):
+        path = os.path.join(self.root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{socket.gethostname()}.{os.getpid()}.part"
+        try:
+            with open(part, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
+            if os.path.exists(part):
+                os.remove(part)
+            raise
+
+    def get(self, name):
+        with open(os.path.join(self.root, name), "rb") as file:
+            return file.read()
+
+    def names(self, folder):
+        try:
+            return sorted(name for name in os.listdir(os.path.join(self.root, folder)) if name.endswith(".tar"))
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name):
+        try:
+            os.remove(os.path.join(self.root, name))
+        except FileNotFoundError:
+            pass
+
+
+class Fsspec:
+    """A storage that fsspec opens, such as s3://bucket/folder."""
+
+    def __init__(self, url):
+        import fsspec
+
+        self.fs, self.root = fsspec.core.url_to_fs(url)
+        self.fs.makedirs(self.root, exist_ok=True)
+
+    def put(self, name, data):
+        path = f"{self.root}/{name}"
+        self.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        part = f"{path}.{socket.gethostname()}.{os.getpid()}.part"
+        self.fs.pipe_file(part, data)
+        self.fs.mv(part, path)
+
+    def get(self, name):
+        return self.fs.cat_file(f"{self.root}/{name}")
+
+    def names(self, folder):
+        self.fs.invalidate_cache()
+        try:
+            found = self.fs.ls(f"{self.root}/{folder}", detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(name.rsplit("/", 1)[-1] for name in found if name.endswith(".tar"))
+
+    def remove(self, name):
+        try:
+            self.fs.rm_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            pass
+
+
+def open_storage(address):
+    return Fsspec(address) if "://" in address else Path(address)
+
+
+def pack(sweep, run):
+    """Returns number of epochs and tar archive of a run, or None before its first checkpoint.
+
+    The checkpoint goes first: the records that are read after it are at least as long as it says.
+    """
+    for _ in range(20):
+        folders = glob.glob(os.path.join(glob.escape(sweep), "runs", "*", run))
+        saved = []
+        for folder in folders:
+            checkpoints = os.path.join(folder, "checkpoint")
+            if os.path.isdir(checkpoints):
+                saved = sorted(name for name in os.listdir(checkpoints) if re.fullmatch(r"\d+", name))
+        if not saved:
+            return None
+        folder = folders[0]
+        out = io.BytesIO()
+        try:
+            with tarfile.open(fileobj=out, mode="w") as archive:
+                for path in [os.path.join(folder, "checkpoint", saved[-1]), folder, os.path.join(sweep, "journal", run)]:
+                    add(archive, path, sweep, checkpoint=saved[-1])
+        except FileNotFoundError:  # a checkpoint was replaced meanwhile
+            time.sleep(0.05)
+            continue
+        return int(saved[-1]), out.getvalue()
+    return None
+
+
+def add(archive, path, sweep, checkpoint):
+    """Adds the regular files below a folder, each once."""
+    have = set(archive.getnames())
+    for at, folders, files in os.walk(path):
+        if os.path.basename(at) == "checkpoint":
+            folders[:] = [name for name in folders if name == checkpoint]
+        for name in sorted(files):
+            file = os.path.join(at, name)
+            short = os.path.relpath(file, sweep)
+            if short in have or name == "lock" or name.startswith((".", "lease-")):
+                continue
+            with open(file, "rb") as content:
+                data = content.read()  # read whole: the file may grow meanwhile
+            info = tarfile.TarInfo(short)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def unpack(data, sweep):
+    """Writes the files of an archive below a folder. Nothing but regular files inside it is accepted."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            parts = member.name.split("/")
+            if not member.isreg() or member.name.startswith("/") or ".." in parts or parts[0] not in ("runs", "journal"):
+                raise ValueError(f"the archive has an entry that does not belong to a run: {member.name!r}")
+            path = os.path.join(sweep, member.name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                shutil.copyfileobj(archive.extractfile(member), file)
+
+
+def steps_of(sweep, run):
+    """Returns the number of environment steps in the last whole row of progress.csv."""
+    for path in glob.glob(os.path.join(glob.escape(sweep), "runs", "*", run, "progress.csv")) + glob.glob(
+        os.path.join(glob.escape(sweep), "runs", "*", "*", run, "progress.csv")
+    ):
+        try:
+            with open(path, "rb") as file:
+                header = file.readline().decode().rstrip("\n").split(",")
+                file.seek(max(0, os.path.getsize(path) - 8192))
+                rows = file.read().decode(errors="replace").split("\n")[:-1]
+            return int(float(rows[-1].split(",")[header.index("TotalEnvSteps")]))
+        except (OSError, ValueError, IndexError):
+            pass
+    return 0
+
+
+class Late(Exception):
+    """The run was saved and is not finished: it is started again."""
+
+
+class NotHere(Exception):
+    """The node cannot make the run."""
+
+
+class NotStored(Exception):
+    """The storage does not take the run. It is not tried again: the run would be made in vain."""
+
+
+def execute(task, number, settings, board):
+    """Runs on a node: makes the runs of one task and returns the exit code of `epo work` and its last output."""
+    node = socket.gethostname()
+    try:
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()[:8]
+    except Exception:
+        pass
+    storage = open_storage(settings["storage"]) if settings["storage"] else None
+    scratch = None
+    try:
+        tasks, sweep = settings["tasks"], settings["dir"]
+        if storage:
+            scratch = tempfile.mkdtemp(prefix="epo-ray-")
+            sweep, tasks = os.path.join(scratch, "sweep"), os.path.join(scratch, "task")
+            for run in task:
+                archives = storage.names(run["id"])
+                if archives:  # `ended.tar` sorts before `epoch-…`
+                    unpack(storage.get(f"{run['id']}/{archives[0 if archives[0] == 'ended.tar' else -1]}"), sweep)
+            os.makedirs(tasks)
+            with open(os.path.join(tasks, "tasks-000.jsonl"), "w") as file:
+                file.write(json.dumps(task) + "\n")
+            with open(os.path.join(tasks, "sweep.json"), "w") as file:
+                json.dump({"dir": sweep, "version": settings["version"]}, file)
+        wanted = "check" if number is None else str(0 if storage else number)
+        program = settings["program"] or [sys.executable, "-m", "epo"]
+        command = [*program, "work", tasks, "--task", wanted, "--cpus", str(settings["cpus"])]
+        env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": node}
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+        except OSError as error:
+            raise NotHere(f"node {node} cannot start `{program[0]}`: {error}") from None
+        said = []
+        reader = threading.Thread(target=lambda: said.extend(child.stdout), daemon=True)
+        reader.start()
+        try:
+            watch(child, task, sweep, storage, settings, board, node)
+        except BaseException:  # cancelled: let the run save
+            child.terminate()
+            child.wait()
+            raise
+        finally:
+            if storage and number is not None:
+                for run in task:
+                    store(storage, sweep, run["id"], ended=child.poll() in (0, 1))
+        reader.join(5)
+        text = " / ".join(line.strip() for line in said[-3:])
+        if child.returncode == LATE:
+            raise Late(f"the run was interrupted on node {node}: {text}")
+        if child.returncode == NOT_HERE or child.returncode < 0 or child.returncode in (126, 127):
+            raise NotHere(text.removeprefix("error: ") or f"`{program[0]}` ended with {child.returncode} on node {node}")
+        return child.returncode, text
+    finally:
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def watch(child, task, sweep, storage, settings, board, node):
+    """Waits for a child; reports its steps and puts new checkpoints into the storage."""
+    synced, told = {}, None
+    due = time.monotonic() + settings["sync"]
+    while True:
+        try:
+            child.wait(timeout=1)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        now = {run["id"]: (node, steps_of(sweep, run["id"])) for run in task}
+        if board is not None and now != told:
+            board.tell.remote(now)
+            told = now
+        if storage and time.monotonic() >= due:
+            for run in task:
+                try:
+                    synced[run["id"]] = save(storage, sweep, run["id"], after=synced.get(run["id"], -1))
+                except Exception as error:  # the run goes on; the next attempt or the end may succeed
+                    if board is not None:
+                        board.warn.remote(f"the storage takes no checkpoint of {run['id']}: {error}")
+            due = time.monotonic() + settings["sync"]
+
+
+def store(storage, sweep, run, ended):
+    """Puts a run into the storage at the end of a task; tries three times."""
+    for pause in (1, 5, None):
+        try:
+            return save(storage, sweep, run, ended=ended)
+        except Exception as error:
+            if pause is None:
+                raise NotStored(f"the storage does not take the run: {error}") from None
+            time.sleep(pause)
+
+
+def save(storage, sweep, run, after=-1, ended=False):
+    """Puts a run into the storage, if it has a newer checkpoint, and removes older archives. Returns its epoch."""
+    packed = pack(sweep, run)
+    if packed is None:
+        return after
+    epoch, data = packed
+    if ended or epoch > after:
+        storage.put(f"{run}/" + ("ended.tar" if ended else f"epoch-{epoch:08}.tar"), data)
+        old = [name for name in storage.names(run) if name.startswith("epoch-")]
+        for name in old if ended else old[:-2]:
+            storage.remove(f"{run}/{name}")
+    return epoch
+
+
+def arrive(storage, run, settings):
+    """Takes a finished run out of the storage into the folder of the sweep. `done.json` goes last."""
+    names = storage.names(run)
+    if "ended.tar" not in names:
+        return
+    part = hashlib.sha256(run.encode()).hexdigest()[:2] if settings["sharded"] else ""
+    work = tempfile.mkdtemp(prefix=".arriving-", dir=settings["dir"])
+    try:
+        unpack(storage.get(f"{run}/ended.tar"), work)
+        for folder in glob.glob(os.path.join(glob.escape(work), "runs", "*", run)):
+            kind = os.path.basename(os.path.dirname(folder))
+            parent = os.path.join(settings["dir"], "runs", part, kind)
+            os.makedirs(parent, exist_ok=True)
+            shutil.rmtree(os.path.join(parent, run), ignore_errors=True)
+            os.rename(folder, os.path.join(parent, run))
+        journal = os.path.join(settings["dir"], "journal", part, run)
+        os.makedirs(journal, exist_ok=True)
+        files = os.listdir(os.path.join(work, "journal", run))
+        for name in sorted(files, key=lambda name: name in ("done.json", "failed.json")):
+            os.replace(os.path.join(work, "journal", run, name), os.path.join(journal, name))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    storage.remove(f"{run}/ended.tar")
+
+
+class Board:
+    """An actor that collects what the tasks report."""
+
+    def __init__(self):
+        self.runs, self.warnings = {}, []
+
+    def tell(self, runs):
+        self.runs.update(runs)
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def take(self):
+        runs, warnings, self.runs, self.warnings = self.runs, self.warnings, {}, []
+        return runs, warnings
+
+
+class Fail(Exception):
+    """Ends the driver with a message."""
+
+    def __init__(self, kind, message):
+        super().__init__(message)
+        self.kind = kind
+
+
+def emit(event, **values):
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def connect(settings):
+    try:
+        import ray
+    except ImportError as error:
+        raise Fail("unavailable", f"this Python has no Ray ({sys.executable}: {error}); pip install ray") from None
+    address = settings["address"] or os.environ.get("RAY_ADDRESS") or "auto"
+    found = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)/?", address)
+    if found:  # Ray itself tries for a minute
+        try:
+            socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=5).close()
+        except OSError as error:
+            raise Fail("unavailable", f"no Ray cluster answers at {address} ({error}); check RAY_ADDRESS") from None
+    try:
+        ray.init(address=address, log_to_driver=False, runtime_env=settings["runtime_env"] or None, logging_level="error")
+    except ConnectionError as error:
+        hint = "set RAY_ADDRESS to its address, or start one with `ray start --head`"
+        raise Fail("unavailable", f"no Ray cluster was found ({str(error).splitlines()[0]}); {hint}") from None
+    except Exception as error:
+        raise Fail("unavailable", f"the Ray cluster at {address} cannot be used: {error}") from None
+    return ray
+
+
+def drive(folder):
+    with open(os.path.join(folder, "ray.json")) as file:
+        settings = json.load(file)
+    tasks = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "tasks-*.jsonl"))):
+        with open(path) as file:
+            tasks += [json.loads(line) for line in file]
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    storage = None
+    if settings["storage"]:
+        try:
+            storage = open_storage(settings["storage"])
+            storage.put(".write", b"")
+            storage.remove(".write")
+        except ImportError as error:
+            raise Fail("unavailable", f"the storage {settings['storage']} needs a Python package: {error}") from None
+        except Exception as error:
+            raise Fail("io", f"the storage {settings['storage']} cannot be written: {error}") from None
+    ray = connect(settings)
+    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    emit("ready", nodes=len(nodes), cpus=sum(nodes))
+    cpus = settings["cpus"]
+    if any(nodes) and max(nodes) < cpus:
+        raise Fail("refused", f"no node of the Ray cluster has {cpus} cores; the largest has {max(nodes):g} (--cpus)")
+
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+    make = ray.remote(num_cpus=cpus, max_retries=settings["retries"], retry_exceptions=[Late, NotHere])(execute)
+
+    # one node is asked first, before a thousand tasks fail
+    check = make.options(name="epo-check", max_retries=2).remote(tasks[0], None, settings, None)
+    while not ray.wait([check], timeout=1)[0]:
+        if stop.is_set():
+            ray.cancel(check, force=True)
+            return
+    try:
+        code, said = ray.get(check)
+    except Exception as error:
+        raise Fail("unavailable", f"the check of a node failed, so no run was started: {reason(error)}") from None
+    if code != 0:
+        raise Fail("unavailable", f"the check of a node failed, so no run was started: {said}")
+
+    window = settings["at_once"] or 1000
+    waiting, running = list(range(len(tasks)))[::-1], {}
+    problem = None
+    while (waiting and not stop.is_set() and problem is None) or running:
+        while waiting and len(running) < window and not stop.is_set() and problem is None:
+            number = waiting.pop()
+            name = tasks[number][0]["id"]
+            running[make.options(name=name).remote(tasks[number], number, settings, board)] = number
+        if stop.is_set() or problem is not None:
+            for ref in running:
+                ray.cancel(ref)  # raises KeyboardInterrupt in the task, which lets the run save
+        done, _ = ray.wait(list(running), timeout=1)
+        for ref in done:
+            number = running.pop(ref)
+            try:
+                code, said = ray.get(ref)
+            except Exception as error:
+                if stop.is_set() or problem is not None:
+                    continue
+                kind = "io" if "NotStored" in type(error).__name__ else "unavailable"
+                problem = Fail(kind, f"{tasks[number][0]['id']}: {reason(error)}")
+                continue
+            if storage:
+                for run in tasks[number]:
+                    try:
+                        arrive(storage, run["id"], settings)
+                    except OSError as error:
+                        problem = Fail("io", f"{run['id']} cannot be taken out of the storage: {error}")
+            emit("ended", task=number, code=code)
+        try:
+            runs, warnings = ray.get(board.take.remote(), timeout=5)
+        except Exception:  # the actor is being started again on another node
+            runs, warnings = {}, []
+        emit("progress", runs=runs, running=[tasks[number][0]["id"] for number in running.values()])
+        for warning in warnings:
+            emit("warning", message=warning)
+    if problem is not None:
+        raise problem
+
+
+def reason(error):
+    """Returns the message of the exception that a task raised."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line for line in str(cause).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    try:
+        drive(sys.argv[1])
+    except Fail as fail:
+        emit("error", kind=fail.kind, message=str(fail))
+        sys.exit(1)
+    except Exception as error:
+        emit("error", kind="failed", message=f"{type(error).__name__}: {error}")
+        raise

@@ -1,0 +1,216 @@
+//! The state of every run of a plan, from the folders and from the queue of an engine.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::drive::{RunOutcome, last_row};
+use super::index;
+use super::journal::{Journal, RunState};
+use super::places::{MOST_FLAT, Places};
+use super::plan::PlannedRun;
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The run is finished.
+    Done,
+    /// A process trains the run.
+    Running,
+    /// The run waits in the queue of an engine.
+    Queued,
+    /// The run failed; `--retry-failed` tries it again.
+    Failed,
+    /// The run is not finished, and no process or queue has it.
+    Pending,
+}
+
+/// A task of an engine that makes a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineTask {
+    /// Name of the task in the engine, such as `1234_5`.
+    pub id: String,
+    /// Whether the task has started; otherwise it waits.
+    pub running: bool,
+    /// Why the task waits, in the words of the engine; may be empty.
+    pub reason: String,
+}
+
+/// The state of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunStatus {
+    /// Name of the run.
+    pub id: String,
+    /// Its state.
+    pub state: State,
+    /// Name of its task in the engine; `None` if no engine has it.
+    pub engine_id: Option<String>,
+    /// Number of finished epochs.
+    pub epoch: u32,
+    /// Total number of epochs.
+    pub epochs: u32,
+    /// Number of finished environment steps.
+    pub steps: u64,
+    /// Why the run failed or why its task waits; `None` if there is nothing to say.
+    pub message: Option<String>,
+}
+
+/// The state of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Number of runs of the plan.
+    pub planned: usize,
+    /// Number of finished runs.
+    pub done: usize,
+    /// Number of runs that are being trained.
+    pub running: usize,
+    /// Number of runs in the queue of an engine.
+    pub queued: usize,
+    /// Number of failed runs.
+    pub failed: usize,
+    /// Number of runs that are not finished and that no process or queue has.
+    pub pending: usize,
+    /// Number of runs that an engine has although they are not in the plan, because the sweep file was changed.
+    pub not_in_plan: usize,
+    /// The runs, in the order of the plan.
+    pub runs: Vec<RunStatus>,
+}
+
+/// Reads the state of runs. Runs that have ended are not read again.
+#[derive(Debug)]
+pub struct StatusReader<'a> {
+    runs: &'a [PlannedRun],
+    places: Places,
+    journal: Journal,
+    outcomes: Vec<Option<RunOutcome>>,
+}
+
+impl<'a> StatusReader<'a> {
+    /// Opens the folder of a sweep for reading. It need not exist.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn open(dir: &std::path::Path, runs: &'a [PlannedRun]) -> io::Result<Self> {
+        let places = Places::find(dir)?;
+        let outcomes = index::known_outcomes(&places, runs);
+        Ok(Self { runs, journal: Journal::open(places.clone()), places, outcomes })
+    }
+
+    /// Looks whether a run has ended, and returns its outcome.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn outcome(&mut self, index: usize) -> io::Result<Option<&RunOutcome>> {
+        if self.outcomes[index].is_none() {
+            self.look(index)?;
+        }
+        Ok(self.outcomes[index].as_ref())
+    }
+
+    /// Reads the journal of a run. Returns whether a process holds the run.
+    fn look(&mut self, index: usize) -> io::Result<bool> {
+        let PlannedRun { id, until, .. } = &self.runs[index];
+        let folder = self.journal.folder(id);
+        if !folder.exists() {
+            return Ok(false); // most runs of a sweep that has just begun
+        }
+        let run = self.places.run_folder(id);
+        let record = run.as_ref().map(|dir| dir.join("progress.csv"));
+        Ok(match self.journal.standing(id, *until, record.as_deref())? {
+            RunState::Done(end) => {
+                self.outcomes[index] = run.is_some().then_some(RunOutcome::Done(end));
+                false
+            }
+            RunState::Failed(end) => {
+                self.outcomes[index] = Some(RunOutcome::Failed(end, folder.join("log")));
+                false
+            }
+            RunState::Held => true,
+            RunState::Free(_) => false,
+        })
+    }
+
+    /// Returns the numbers of finished and of failed runs, as far as they were looked at.
+    pub fn counts(&self) -> (usize, usize) {
+        let count =
+            |wanted: fn(&RunOutcome) -> bool| self.outcomes.iter().flatten().filter(|o| wanted(o)).count();
+        (count(|o| matches!(o, RunOutcome::Done(_))), count(|o| matches!(o, RunOutcome::Failed(..))))
+    }
+
+    /// Forgets that runs failed, so that an engine tries them again.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn forgive_failed(&mut self) -> io::Result<()> {
+        for index in 0..self.runs.len() {
+            if let Some(RunOutcome::Failed(..)) = self.outcome(index)? {
+                self.journal.forgive(&self.runs[index].id)?;
+                self.outcomes[index] = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of environment steps and of epochs that a run has made.
+    pub fn progress(&self, index: usize) -> (u64, u32) {
+        let folder = self.places.run_folder(&self.runs[index].id);
+        folder.and_then(|dir: PathBuf| last_row(&dir.join("progress.csv"))).unwrap_or((0, 0))
+    }
+
+    /// Returns the state of all runs. `queue` has the tasks of the engine, by the name of the run.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn read(&mut self, queue: &HashMap<String, EngineTask>) -> io::Result<Status> {
+        let mut status = Status { planned: self.runs.len(), ..Status::default() };
+        let mut known = 0;
+        for index in 0..self.runs.len() {
+            let run = &self.runs[index];
+            let task = queue.get(&run.id);
+            known += usize::from(task.is_some());
+            let held = self.outcomes[index].is_none() && self.look(index)?;
+            let (state, message) = match (&self.outcomes[index], task) {
+                (Some(RunOutcome::Done(_)), _) => (State::Done, None),
+                (Some(RunOutcome::Failed(end, _)), None) => (State::Failed, Some(end.message.clone())),
+                (_, Some(task)) if task.running => (State::Running, None),
+                (_, Some(task)) => (State::Queued, Some(task.reason.clone()).filter(|why| !why.is_empty())),
+                _ if held => (State::Running, None),
+                _ => (State::Pending, None),
+            };
+            let begun = || self.places.journal(&run.id).exists();
+            let (steps, epoch) = match state {
+                State::Done => {
+                    (run.goal(), if run.until.is_some() { self.progress(index).1 } else { run.epochs })
+                }
+                State::Queued | State::Pending if !begun() => (0, 0),
+                _ => self.progress(index),
+            };
+            *match state {
+                State::Done => &mut status.done,
+                State::Running => &mut status.running,
+                State::Queued => &mut status.queued,
+                State::Failed => &mut status.failed,
+                State::Pending => &mut status.pending,
+            } += 1;
+            let engine_id = task.filter(|_| state != State::Done).map(|task| task.id.clone());
+            let (id, epochs) = (run.id.clone(), run.epochs);
+            status.runs.push(RunStatus { id, state, engine_id, epoch, epochs, steps, message });
+        }
+        status.not_in_plan = queue.len() - known;
+        Ok(status)
+    }
+
+    /// Returns the outcome of every run, as far as it is known, and adds finished runs to the index of a large sweep.
+    ///
+    /// # Errors
+    /// If the index cannot be written.
+    pub fn finish(self) -> io::Result<Vec<RunOutcome>> {
+        if self.runs.len() > MOST_FLAT && self.outcomes.iter().any(Option::is_some) {
+            index::add(&self.places, self.runs.iter().zip(&self.outcomes))?;
+        }
+        Ok(self.outcomes.into_iter().map(|outcome| outcome.unwrap_or(RunOutcome::Pending)).collect())
+    }
+}
