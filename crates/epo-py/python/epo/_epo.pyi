@@ -1,10 +1,11 @@
 """The native module. It is private: use the functions of the package ``epo``."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 __version__: str
 
@@ -14,8 +15,9 @@ class EpoError(RuntimeError):
 class ConfigError(ValueError):
     """A setting, a task id or the name of an algorithm is wrong."""
 
+@final
 class Env:
-    def __init__(self, task: str, physics: str) -> None: ...
+    def __new__(cls, task: str, physics: str) -> Self: ...
     id: str
     physics: str
     obs_len: int
@@ -31,8 +33,9 @@ class Env:
     def state(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def body_poses(self) -> tuple[list[list[float]], list[list[float]]]: ...
 
+@final
 class VecEnv:
-    def __init__(self, task: str, physics: str, num_envs: int, threads: int) -> None: ...
+    def __new__(cls, task: str, physics: str, num_envs: int, threads: int) -> Self: ...
     obs_len: int
     bounds: tuple[list[float], list[float]]
     cost_names: list[str]
@@ -52,8 +55,9 @@ class VecEnv:
         terms: NDArray[np.float64],
     ) -> None: ...
 
+@final
 class Policy:
-    def __init__(self, dir: str) -> None: ...
+    def __new__(cls, dir: str) -> Self: ...
     obs_len: int
     task: str
     hash: str
