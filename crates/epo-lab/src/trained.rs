@@ -118,14 +118,16 @@ impl TrainedPolicy {
     /// If the length of `obs` is not a whole number of observations.
     pub fn values(&self, obs: &[f64]) -> Vec<(&'static str, Vec<f64>)> {
         let rows = self.normalized(obs);
-        let predict = |net: &Mlp| {
+        let predict = |net: &Mlp, unit: f64| {
             let mut out = vec![0.0; rows.len() / self.spec.obs_len];
             net.predict(&rows, &mut net.workspace(1), &mut out);
-            out.into_iter().map(f64::from).collect::<Vec<_>>()
+            out.into_iter().map(|v| unit * f64::from(v)).collect::<Vec<_>>()
         };
-        let mut values = vec![("reward", predict(&self.agent.critic_r.net))];
-        for (kind, critic) in self.agent.cost_kinds.iter().zip(&self.agent.critics_c) {
-            let output = predict(&critic.net);
+        let units = self.agent.units();
+        let mut values = vec![("reward", predict(&self.agent.critic_r.net, units[0]))];
+        let cost = self.agent.cost_kinds.iter().zip(&self.agent.critics_c).zip(&units[1..]);
+        for ((kind, critic), unit) in cost {
+            let output = predict(&critic.net, *unit);
             values.push(match kind {
                 CostCritic::Value => ("cost", output),
                 CostCritic::Root => ("cost_far", output.iter().map(|u| u * u).collect()),

@@ -15,6 +15,7 @@ use common::{Walk, column, config, train};
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Step};
 use epo_lab::LabError;
 use epo_lab::checkpoint;
+use epo_lab::trained::{TrainedPolicy, write_env_spec};
 
 /// An environment in other units of reward and cost.
 struct Scaled(Walk, f64, f64);
@@ -69,5 +70,23 @@ fn a_run_in_other_units_makes_the_same_decisions() {
                 other.1
             );
         }
+    }
+}
+
+/// This test fails if the values of a trained policy are in the unit of its critics instead of that of the task.
+#[test]
+fn the_values_of_a_policy_are_in_the_units_of_its_task() {
+    let dir = tempfile::tempdir().unwrap();
+    let values = |name: &str, reward: f64, cost: f64| {
+        let dir = dir.path().join(name);
+        run(&dir, reward, cost);
+        write_env_spec(&dir, Walk::new(ActionSpace::symmetric(1), 40).spec()).unwrap();
+        TrainedPolicy::load(&dir).unwrap().values(&[0.5, 0.1])
+    };
+    let (one, other) = (values("one", 1.0, 1.0), values("other", 8.0, 4.0));
+    let factors = [("reward", 8.0), ("cost", 4.0), ("cost_far", 16.0)]; // V_F is a square
+    for ((name, factor), (a, b)) in factors.iter().zip(one.iter().zip(&other)) {
+        assert!(a.0 == *name && b.0 == *name && a.1[0] != 0.0, "{a:?}");
+        assert_eq!(b.1[0], factor * a.1[0], "{name}");
     }
 }

@@ -214,7 +214,7 @@ fn series(name: &str) -> Series {
     Series { name: name.replace('_', " "), values: Vec::new() }
 }
 
-/// The outputs of the critics for normalised observations, one after the other.
+/// The values of the critics for normalised observations, in the units of the task, one after the other.
 fn values(agent: &Agent, inputs: &[f32]) -> Vec<Series> {
     let far = agent.cost_kinds.contains(&CostCritic::Root);
     let cost = agent.critics_c.iter().zip(&agent.cost_kinds).map(|(critic, kind)| match kind {
@@ -224,11 +224,12 @@ fn values(agent: &Agent, inputs: &[f32]) -> Vec<Series> {
         CostCritic::Variance => ("variance", critic),
     });
     let all = [("V", &agent.critic_r)].into_iter().chain(cost);
-    all.map(|(name, critic)| {
-        let mut out = vec![0.0; inputs.len() / critic.net.inputs()];
-        critic.net.predict(inputs, &mut critic.net.workspace(1), &mut out);
-        let read = |v: f32| if name == "√V_F" { f64::from(v).abs() } else { f64::from(v) };
-        Series { name: name.to_owned(), values: out.into_iter().map(read).collect() }
-    })
-    .collect()
+    all.zip(agent.units())
+        .map(|((name, critic), unit)| {
+            let mut out = vec![0.0; inputs.len() / critic.net.inputs()];
+            critic.net.predict(inputs, &mut critic.net.workspace(1), &mut out);
+            let read = |v: f32| unit * if name == "√V_F" { f64::from(v).abs() } else { f64::from(v) };
+            Series { name: name.to_owned(), values: out.into_iter().map(read).collect() }
+        })
+        .collect()
 }
