@@ -190,6 +190,12 @@ fn without_slurm_or_its_controller_the_message_says_so_and_nothing_is_written() 
         &["Unable to contact slurm controller", "is the Slurm controller running?"],
     );
     assert!(!site.out().exists());
+    // what the commands of Slurm 22.05 say on a machine without slurm.conf
+    let unknown = "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
+                   squeue: fatal: Could not establish a configuration source\n";
+    fs::write(site.bin().join("away"), unknown).unwrap();
+    site.refuses(&["--on", "slurm"], 69, &["finds no configuration of Slurm", "SLURM_CONF", "--on local"]);
+    assert!(!site.out().exists());
 }
 
 /// Fails if a refusal of `sbatch` is swallowed, leaves a job behind, or keeps the same command from working later.

@@ -763,6 +763,12 @@ fn output(mut command: Command, program: &str) -> Result<String, EngineError> {
         "Socket timed out",
         "onnection refused",
     ];
+    if said.contains("ould not establish a configuration source") {
+        return Err(EngineError::Unavailable(format!(
+            "`{program}` finds no configuration of Slurm on this machine. Call it on a login node of the cluster, set \
+             SLURM_CONF, or use `--on local`"
+        )));
+    }
     Err(match away.iter().any(|sign| said.contains(sign)) {
         true => EngineError::Unavailable(format!("{said} (is the Slurm controller running?)")),
         false => EngineError::Refused(said),
