@@ -289,7 +289,7 @@ pub struct Estimator {
 impl Estimator {
     /// Evaluates the critics in bulk and estimates every advantage and target.
     ///
-    /// The reward advantage is standardised, `(A − mean) / (std + 1e-8)`, so it is 0 everywhere if it has no variance.
+    /// The reward advantage is standardised, `(A − mean) / std`; it is 0 everywhere if it has no variance.
     /// Cost advantages are centred only, because their scale has a meaning against the limit.
     ///
     /// # Errors

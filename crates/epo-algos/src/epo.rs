@@ -11,7 +11,7 @@
 //! ln w_max ← ln w_max + η_w min(F̂, 1), w_max ≤ 19          the bound rises slowly instead
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in
-//! `docs/algorithms/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
+//! `docs/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
 //! violation is measured in units of the limit and the advantages in units of their size, so that no parameter depends on
 //! the unit of a cost or a reward; μ recovers; the penalty's share of the update is bounded; d stays outside the
 //! targets of the critics. The released code of the authors is `epo_released.rs`.
@@ -209,7 +209,7 @@ impl Objective for Epo {
         };
         let EpoState { mu, w_max } = self.next;
         self.mu = mu;
-        self.psi = penalty_factor(self.f_hat, mu, 1.0, p.psi_max);
+        self.psi = penalty_factor(self.f_hat, mu, p.psi_max);
         let penalty =
             PenaltyFunction { smooth: p.smooth, sharpness: p.sharpness, alpha: self.alpha, psi: self.psi };
         let at_limit = match p.smooth {

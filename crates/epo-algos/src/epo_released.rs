@@ -88,7 +88,7 @@ impl EpoReleased {
 
 impl Objective for EpoReleased {
     fn begin(&mut self, cost: CostReading) {
-        self.psi = penalty_factor(cost.excess(), self.params.mu, 1.0, self.params.psi_max);
+        self.psi = penalty_factor(cost.excess(), self.params.mu, self.params.psi_max);
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {

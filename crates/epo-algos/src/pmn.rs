@@ -4,7 +4,7 @@
 //! filter      F⁺ = max(F, 0), or smooth: sp_β(F) = ln(1 + e^{βF}) / β
 //! weighting   Φ(x) = α x + (1 − α) x²                                      near stream + far stream
 //! region      near F̂ ≤ ½: α = 1     mid ½ < F̂ ≤ 1: α = ½     far F̂ > 1: α = 0
-//! factor      Ψ = e^{min(k F̂, ψ_max)} / μ                                  constant for the gradient
+//! factor      Ψ = e^{min(F̂, ψ_max)} / μ                                  constant for the gradient
 //! critics     V_N: (T_N − V_N)²     V_F = u²: T_F + V_F − 2√(T_F V_F) = (√T_F − √V_F)²
 //! ```
 //! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. The readings are argued in `docs/epo.md`.
@@ -74,9 +74,9 @@ pub fn alpha_by_region(f_hat: f64, thresholds: [f64; 2]) -> f64 {
     }
 }
 
-/// The factor `Ψ = e^{min(k F̂, ψ_max)} / μ`. The bound ψ_max keeps it finite for any violation.
-pub fn penalty_factor(f_hat: f64, mu: f64, slope: f64, exponent_max: f64) -> f64 {
-    (slope * f_hat).min(exponent_max).exp() / mu
+/// The factor `Ψ = e^{min(F̂, ψ_max)} / μ`. The bound ψ_max keeps it finite for any violation.
+pub fn penalty_factor(f_hat: f64, mu: f64, exponent_max: f64) -> f64 {
+    f_hat.min(exponent_max).exp() / mu
 }
 
 /// The penalty of one epoch as a function of the normalised violation: `Ψ Φ(filter(F))`.
@@ -212,15 +212,14 @@ mod tests {
 
     #[test]
     fn the_factor_by_hand_and_its_guard() {
-        assert!((penalty_factor(0.0, 10.0, 1.0, 5.0) - 0.1).abs() < 1e-15);
-        assert!((penalty_factor(1.0, 10.0, 1.0, 5.0) - 0.271_828_182_845_904_5).abs() < 1e-15);
-        assert!((penalty_factor(1.0, 10.0, 0.0, 5.0) - 0.1).abs() < 1e-15, "slope 0: 1/μ");
+        assert!((penalty_factor(0.0, 10.0, 5.0) - 0.1).abs() < 1e-15);
+        assert!((penalty_factor(1.0, 10.0, 5.0) - 0.271_828_182_845_904_5).abs() < 1e-15);
         let cap = 5_f64.exp() / 10.0;
-        assert!((penalty_factor(5.0, 10.0, 1.0, 5.0) - cap).abs() < 1e-12);
+        assert!((penalty_factor(5.0, 10.0, 5.0) - cap).abs() < 1e-12);
         for f in [5.1, 88.0, 710.0, 1e300] {
-            assert_eq!(penalty_factor(f, 10.0, 1.0, 5.0), cap, "F̂ = {f}");
+            assert_eq!(penalty_factor(f, 10.0, 5.0), cap, "F̂ = {f}");
         }
-        assert_eq!(penalty_factor(-1e300, 10.0, 1.0, 5.0), 0.0);
+        assert_eq!(penalty_factor(-1e300, 10.0, 5.0), 0.0);
     }
 
     #[test]

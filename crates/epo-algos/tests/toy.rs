@@ -15,7 +15,7 @@ use epo_algos::{
     QuadStream, Smooth,
 };
 
-/// Epochs of EPO. Its μ changes in proportion to the violation: an epoch a tenth above the limit changes it by 0.35 %.
+/// Epochs of EPO. Its μ changes in proportion to the violation: an epoch a tenth above the limit changes it by 0.8 %.
 const EPO_EPOCHS: u32 = 300;
 
 /// An algorithm that reaches the optimum within `epochs` with the parameters `working`, and does not with `broken`.
@@ -35,8 +35,7 @@ fn expected(algo: &AlgoConfig) -> Option<Case> {
             case(EPO_EPOCHS, AlgoConfig::Epo(params), AlgoConfig::Epo(slack))
         }
         AlgoConfig::P3o(params) => {
-            // The hinge of a minibatch is biased upwards. So the default κ = 20 ends at three quarters of the limit. The
-            // exact penalty only needs a κ above the multiplier.
+            // The exact penalty only needs a κ above the multiplier; the default of 20 is far stricter.
             let working = P3oParams { kappa: 1.5, ..params.clone() };
             let no_penalty = P3oParams { kappa: 0.0, ..params };
             case(100, AlgoConfig::P3o(working), AlgoConfig::P3o(no_penalty))

@@ -5,8 +5,8 @@
 //!     | if no episode has finished yet: Σ cost / Σ steps · maximum length   (extrapolated from the running episodes)
 //! ```
 //! OmniSafe always uses the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
-//! heavy tails: their standard deviation is about as large as their mean. The mean of 32 episodes (an epoch of 32,000
-//! steps) therefore has a relative standard error of about a fifth. A longer window has less noise but a longer delay.
+//! heavy tails: their standard deviation is about as large as their mean. The mean of 16 episodes (an epoch of 16,000
+//! steps) therefore has a relative standard error of about a quarter. A longer window has less noise but a longer delay.
 //! The columns `Metrics/EpRet`, `EpCost` and `EpLen` have the same meaning as in OmniSafe.
 
 use std::collections::VecDeque;

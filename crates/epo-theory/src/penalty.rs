@@ -26,7 +26,7 @@ fn hinge_function(alpha: f64) -> PenaltyFunction {
 
 /// Returns the smooth penalty of eq 25 with μ = 1. Its constant factor e^F is evaluated at the violation `f`.
 fn smooth_function(alpha: f64, f: f64) -> PenaltyFunction {
-    let psi = penalty_factor(f, 1.0, 1.0, f64::INFINITY);
+    let psi = penalty_factor(f, 1.0, f64::INFINITY);
     PenaltyFunction { smooth: Smooth::Softplus, sharpness: 1.0, alpha, psi }
 }
 
