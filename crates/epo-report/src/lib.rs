@@ -10,6 +10,7 @@
 //! A figure with smoothed costs says so.
 
 pub mod date;
+mod equal_cost;
 mod evaluation;
 mod figures;
 mod files;
