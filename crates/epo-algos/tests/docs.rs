@@ -64,6 +64,10 @@ fn the_map_names_functions_and_tests_that_exist() {
 fn the_algorithms_page_lists_every_algorithm() {
     let page = read("../../docs/algorithms.md");
     for config in AlgoConfig::all_defaults() {
-        assert!(page.contains(&format!("| `{}` |", config.name())), "{} is missing", config.name());
+        assert!(
+            page.contains(&format!("| `{}` |", config.name())),
+            "docs/algorithms.md has no row | `{}` |",
+            config.name()
+        );
     }
 }
