@@ -270,8 +270,12 @@ impl SweepOptions {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
-    let file = SweepFile::parse(&text).map_err(usage)?;
-    let runs = file.plan().map_err(usage)?;
+    let wrong = |PlanError(mistakes)| {
+        let named = mistakes.iter().map(|mistake| format!("{}: {mistake}", args.file.display()));
+        usage(PlanError(named.collect()))
+    };
+    let file = SweepFile::parse(&text).map_err(wrong)?;
+    let runs = file.plan().map_err(wrong)?;
     if args.dry_run {
         let labels: Vec<String> = runs.iter().map(PlannedRun::label).collect();
         output::print(&match args.how.json {
