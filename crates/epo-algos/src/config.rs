@@ -7,8 +7,8 @@ use epo_core::{Metric, Parameter, TaskFamily};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, AppoParams, CostCritic, CpoParams, Discount, EpoParams, EpoReleasedParams, FirstOrder,
-    IpoParams, Objective, P3oParams, PpoLagParams, PpoParams, UpdateConfig, UpdateError,
+    Algorithm, AppoParams, CostCritic, CpoParams, Discount, EpoLiteralParams, EpoParams, EpoReleasedParams,
+    FirstOrder, IpoParams, Objective, P3oParams, PpoLagParams, PpoParams, UpdateConfig, UpdateError,
 };
 
 /// The facts about an algorithm that do not depend on its parameters: its names, its summary and its headline metrics.
@@ -130,6 +130,8 @@ algorithms! {
     Ipo(IpoParams),
     /// Proximal policy optimisation, which ignores the cost.
     Ppo(PpoParams),
+    /// EPO as its paper prints it.
+    EpoLiteral(EpoLiteralParams),
     /// EPO as its authors' released code means it.
     EpoReleased(EpoReleasedParams),
 }

@@ -116,19 +116,20 @@ impl AlgoSpec for EpoParams {
         not_negative(&[("algo.margin", self.margin), ("algo.share_rate", self.share_rate)])?;
         let share = [("algo.share_max", self.share_max)];
         require(&share, |v| (0.5..1.0).contains(&v), "must be at least 0.5 and below 1")?;
-        let [near, far] = self.alpha_thresholds;
-        require(
-            &[("algo.alpha_thresholds", near)],
-            |v| v <= far,
-            "must be two numbers, the smaller one first",
-        )?;
-        require(&[("algo.alpha_thresholds", far)], |_| true, "must be a finite number")?;
+        check_thresholds(self.alpha_thresholds)?;
         check_psi_max(self.psi_max)
     }
 
     fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
         Method::FirstOrder(Box::new(Epo::new(self.clone())))
     }
+}
+
+/// Checks the thresholds of α.
+pub(crate) fn check_thresholds([near, far]: [f64; 2]) -> Result<(), UpdateError> {
+    let key = "algo.alpha_thresholds";
+    require(&[(key, near)], |v| v <= far, "must be two numbers, the smaller one first")?;
+    require(&[(key, far)], |_| true, "must be a finite number")
 }
 
 /// Checks the upper bound on the exponent of Ψ.
