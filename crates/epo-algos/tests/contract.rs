@@ -192,8 +192,7 @@ fn a_non_finite_gradient_is_named_and_never_reaches_a_parameter() {
 }
 
 /// Parameters for which a negative number makes sense.
-const MAY_BE_NEGATIVE: [&str; 4] =
-    ["algo.alpha_thresholds", "algo.psi_max", "algo.psi_slope", "train.entropy"];
+const MAY_BE_NEGATIVE: [&str; 3] = ["algo.alpha_thresholds", "algo.psi_max", "train.entropy"];
 
 /// Returns copies of `table` in which one number has been replaced by `value`, each with the key of that number.
 /// A parameter that is `"auto"` counts as a number. Every entry of an array is replaced in turn.
@@ -241,12 +240,25 @@ fn refuses_bad_numbers<T: serde::de::DeserializeOwned>(
                 Err(UpdateError::Config { key: named, .. }) => assert_eq!(named, dotted, "{value}"),
                 other => assert!(
                     value == -1.0 && other.is_ok() && MAY_BE_NEGATIVE.contains(&&*dotted),
-                    "{dotted} = {value} of {table:?}: {other:?}"
+                    "{dotted} = {value} of {table:?}: {other:?}; the check of the algorithm must refuse it, or \
+                     MAY_BE_NEGATIVE must name it"
                 ),
             }
         }
     }
     assert!(tried > 0, "no number was tried in {table:?}");
+}
+
+/// This test fails if the list keeps a parameter that no longer exists.
+#[test]
+fn every_parameter_that_may_be_negative_exists() {
+    let algos = AlgoConfig::all_defaults();
+    let own = algos.iter().flat_map(AlgoConfig::parameters).map(|p| format!("algo.{}", p.key));
+    let shared = UpdateConfig::parameters().into_iter().map(|p| format!("train.{}", p.key));
+    let known: Vec<String> = own.chain(shared).collect();
+    for key in MAY_BE_NEGATIVE {
+        assert!(known.iter().any(|known| known == key), "{key}");
+    }
 }
 
 /// This test fails if the check of an algorithm forgets one of its parameters.
