@@ -38,6 +38,8 @@ fn a_sweep_killed_at_any_moment_ends_with_the_same_results() {
     let file = format!("{TINY}[grid]\nrun.algo = [\"epo\", \"ppo\"]\nrun.seed = [0, 1]\n");
     std::fs::write(dir.path().join("s.toml"), file).unwrap();
     let whole = epo(dir.path(), &["sweep", "s.toml", "--out", "whole"]);
+    let hint = concat!("run: ", env!("CARGO_BIN_EXE_epo"), " report 'whole/runs'"); // `epo` may not be in the search path
+    assert!(text(&whole.stderr).contains(hint), "{}", text(&whole.stderr));
     assert!(whole.status.success(), "{}", text(&whole.stderr));
     assert_eq!(text(&whole.stdout).matches("| done  |").count(), 4, "{}", text(&whole.stdout));
     for i in 0..5 {

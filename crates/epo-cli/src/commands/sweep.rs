@@ -292,7 +292,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let Some(summary) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
-        tell!("for curves and tables, run: epo report '{0}/runs' --out '{0}/report'", out.display());
+        let (program, out) = (output::program(), out.display());
+        tell!("for curves and tables, run: {program} report '{out}/runs' --out '{out}/report'");
     }
     Ok(summary.code())
 }
