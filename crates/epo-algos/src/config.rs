@@ -230,7 +230,6 @@ mod tests {
         }
     }
 
-    /// This test fails if a file describes an algorithm that is not in the list: users and tests would never see it.
     /// This test fails if the progress bar shows a metric that the algorithm does not report.
     #[test]
     fn every_headline_is_a_metric_of_its_algorithm() {
@@ -241,6 +240,7 @@ mod tests {
         }
     }
 
+    /// This test fails if a file describes an algorithm that is not in the list: users and tests would never see it.
     #[test]
     fn every_description_in_this_crate_is_in_the_list() {
         let mut described = BTreeSet::new();

@@ -8,6 +8,11 @@
 //! and stops at the KL bound. [`AlgoSpec`] is the description of an algorithm, in the algorithm's own file.
 //! [`AlgoConfig`] lists all of them. `docs/algorithms.md` compares them; `docs/epo.md` maps the EPO paper to this code.
 
+#![deny(
+    clippy::too_many_arguments,
+    reason = "what the functions of an update share has a name: `UpdateContext`"
+)]
+
 mod agent;
 mod appo;
 mod auto;

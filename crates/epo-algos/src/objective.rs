@@ -140,21 +140,21 @@ pub enum UpdateError {
     /// A number that should be finite is not. It has not reached a parameter.
     #[error("{what} is {value} ({place})")]
     NotFinite {
-        /// Which quantity.
+        /// Name of the quantity.
         what: Cow<'static, str>,
-        /// NaN or an infinity.
+        /// Its value: NaN or an infinity.
         value: f64,
-        /// Sample, pass and minibatch.
+        /// Place in the update: sample, pass and minibatch.
         place: String,
     },
     /// A setting that makes no sense.
     #[error("{key} = {value}: {reason}")]
     Config {
-        /// Dotted name.
+        /// Key of the setting, such as `algo.clip`.
         key: &'static str,
-        /// As given.
+        /// Value that was given.
         value: f64,
-        /// What it should be.
+        /// Rule that the value breaks.
         reason: &'static str,
     },
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::equal_cost::EqualCost;
 use crate::evaluation::{EvaluatedPolicy, Evaluation, of_policy};
 use crate::files::shorten;
-use crate::groups::{Group, RunResults, is_incidental};
+use crate::groups::{Group, RunResults};
+use crate::labels::is_incidental;
 use crate::stats::{self, Interval, Statistic};
 use crate::table::{Cell, ColumnKind, Table, number};
 
@@ -92,7 +93,7 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
             "Return and cost are means over the last {} % of the steps: mean ± standard deviation over seeds, and the mean \
              with its 95 % interval. Feasible is the share of runs whose final cost is within the limit, with Wilson's \
              95 % interval. The score is the return at equal safety: 0 for an untrained or unsafe run, 1 for the best \
-             safe algorithm of the task. Intervals of a cost end at 0, because a cost is never negative.",
+             safe algorithm of the task. Intervals of a cost do not go below 0.",
             percent(share)
         ),
         columns: vec![
