@@ -12,7 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::groups::{Group, RunResults, is_incidental};
+use crate::groups::{Group, RunResults};
+use crate::labels::is_incidental;
 use crate::stats::{self, Interval};
 
 /// The groups of one task at the limit that most of its runs have, and the slope of their return over the cost.
@@ -59,11 +60,13 @@ impl<'a> EqualCost<'a> {
 
 /// The pooled slope of the return over the cost, with its interval, from algorithms that were trained at several limits.
 fn slope(groups: &[Group]) -> Option<Interval> {
-    let mut families: BTreeMap<(&str, Vec<(&str, &str)>), Vec<&Group>> = BTreeMap::new();
+    // runs of one algorithm that differ in the limit only
+    let mut families: BTreeMap<Vec<(&str, &str)>, Vec<&Group>> = BTreeMap::new();
     for group in groups {
         let run = &group.runs[0];
         let others = run.config.iter().filter(|(key, _)| !is_incidental(key) && !key.ends_with("limit"));
-        let key = (run.algo.as_str(), others.map(|(k, v)| (k.as_str(), v.as_str())).collect());
+        let mut key = vec![("algo", run.algo.as_str())];
+        key.extend(others.map(|(k, v)| (k.as_str(), v.as_str())));
         families.entry(key).or_default().push(group);
     }
     let (mut cc, mut cr, mut rr, mut degrees) = (0.0, 0.0, 0.0, -1.0);
