@@ -60,11 +60,11 @@ class Test:
         cluster.wait_for_nodes()
         self.results = {"runs": runs}
 
-    def write(self, steps, seeds=None):
+    def write(self, steps, seeds=None, sync=1):
         """Writes a sweep file of 2 algorithms and a number of seeds, and returns its path."""
         seeds = self.runs // 2 if seeds is None else seeds
         file = self.root / "small.toml"
-        engine = f'[ray]\npython = "{sys.executable}"\nsync = 1\n'
+        engine = f'[ray]\npython = "{sys.executable}"\nsync = {sync}\n'
         file.write_text(BASE.format(steps=steps, seeds=list(range(seeds))) + engine)
         return file
 
@@ -117,7 +117,7 @@ class Test:
         assert each <= 3, "Ray costs more than 3 s per run"
 
     def trouble(self):
-        file = self.write(16000)
+        file = self.write(8000)
         want, _ = self.local(file, "local-long")
         for name, storage in {"shared": None, "path": self.root / "storage", "fsspec": f"file://{self.root}/fsspec"}.items():
             begun = time.monotonic()
@@ -146,7 +146,7 @@ class Test:
 
     def stop(self):
         """Interrupts sweeps. Each goes on from the epochs that it had."""
-        file = self.write(40000, seeds=2)
+        file = self.write(40000, seeds=2, sync=3600)  # so the storage gets a checkpoint only when the runs stop
         want, _ = self.local(file, "local-stop")
 
         def records(folder):
@@ -169,24 +169,28 @@ class Test:
             ("stop-moved", ["--jobs", "2"], ["--on", "ray", "--storage", str(self.root / "stop-2")]),
         ]:
             second = second or first
+            started = time.time()
             process = self.start(file, name, *first)
-            if name == "stop-storage":
-                self.wait_for(lambda: len(list((self.root / "stop-1").glob("*/epoch-*.tar"))) >= 2, name)
-            else:
-                out = self.root / name
-                self.wait_for(lambda: sum(text.count("\n") > 10 for text in records(out).values()) >= 2, name)  # noqa: B023
+            place = (Path(tempfile.gettempdir()), "epo-ray-*/sweep/") if name == "stop-storage" else (self.root / name, "")
+
+            def at_work():
+                found = place[0].glob(place[1] + "runs/*/*/progress.csv")  # noqa: B023
+                new = [path for path in found if path.stat().st_mtime > started]  # noqa: B023
+                return sum(path.read_text().count("\n") >= 4 for path in new) >= 2
+
+            self.wait_for(at_work, name)
             process.send_signal(signal.SIGINT)
             done = self.finish(process, name, code=75)
             assert "run the same command again" in done.stderr, done.stderr
             before = stored(self.root / "stop-1") if name == "stop-storage" else records(self.root / name)
-            begun = {run: text.splitlines()[:5] for run, text in before.items() if text.count("\n") > 10}
+            begun = {run: text.splitlines()[:3] for run, text in before.items() if text.count("\n") >= 3}
             assert begun, f"{name}: nothing was saved"
             done, _ = sweep(self.epo, file, self.root / name, *second)
             expect(done, name)
             compare(self.root / name, want, name)
             # the rows have times: those of a run that was begun again would differ
             after = records(self.root / name)
-            again = [run for run, rows in begun.items() if after[run].splitlines()[:5] != rows]
+            again = [run for run, rows in begun.items() if after[run].splitlines()[:3] != rows]
             assert not again, f"{name}: {again} were begun again"
             print(f"stop and continue, {name}: {len(begun)} runs went on from their epochs, same hashes", flush=True)
 
@@ -203,10 +207,10 @@ class Test:
             command = ["--on", "ray", "--storage", str(small)]
             process = self.start(file, "full", *command)
             self.wait_for(lambda: len(list(small.glob("*/epoch-*.tar"))) >= 2, "full")
-            with open(small / "ballast", "wb") as ballast:  # others fill what is left
+            with open(small / "ballast", "wb", buffering=0) as ballast:  # others fill what is left
                 try:
                     while ballast.write(bytes(4096)):
-                        ballast.flush()
+                        pass
                 except OSError:
                     pass
             done = self.finish(process, "a full storage", code=74)
@@ -220,7 +224,7 @@ class Test:
             done, _ = sweep(self.epo, file, self.root / "full", *command)
             expect(done, "ray, after there is room")
             compare(self.root / "full", want, "ray, after there is room")
-            print(f"a full storage: {len(set(kept))} runs kept their checkpoints in it, and the same command went on, same hashes", flush=True)
+            print(f"a full storage: checkpoints of {len(set(kept))} of 4 runs stayed in it, the same command went on, same hashes", flush=True)
         finally:
             subprocess.run(["umount", "-l", str(small)])
 
@@ -249,7 +253,7 @@ class Test:
         wrong("more cores than a node has", 1, "no node of the Ray cluster has 64 cores", "--cpus", "64")
         wrong("no program on the nodes", 69, "/nowhere/epo", "--command", "/nowhere/epo")
         wrong("a storage that cannot be written", 74, "cannot be written", "--storage", "/proc/nowhere")
-        wrong("a protocol that nobody has", 74, "nosuch", "--storage", "nosuch://bucket/folder")
+        wrong("a protocol that nobody has", 2, "nosuch", "--storage", "nosuch://bucket/folder")
         wrong("no library on the nodes", 69, "/nowhere", change=("[ray]\n", '[ray]\nruntime_env = { env_vars = { MUJOCO_LIB_DIR = "/nowhere" } }\n'))
         wrong("an unknown key", 2, "did you mean `ray.storage`", change=("[ray]\n", '[ray]\nstoarge = "x"\n'))
         file.write_text(text)

@@ -211,6 +211,7 @@ impl Engine for Ray {
             Some((kind, message)) => {
                 return Err(match kind.as_str() {
                     "unavailable" => EngineError::Unavailable(message),
+                    "usage" => EngineError::Usage(message),
                     "io" => io::Error::other(message).into(),
                     _ => EngineError::Refused(message),
                 });

@@ -73,6 +73,10 @@ class Path:
         except FileNotFoundError:
             return set()
 
+    def clear(self, folder):
+        """Removes a folder with everything in it, such as half a file that a killed process has left."""
+        shutil.rmtree(os.path.join(self.root, folder), ignore_errors=True)
+
     def remove(self, name):
         try:
             os.remove(os.path.join(self.root, name))
@@ -115,6 +119,12 @@ class Fsspec:
     def runs(self):
         self.fs.invalidate_cache()
         return {name.rstrip("/").rsplit("/", 1)[-1] for name in self.fs.ls(self.root, detail=False)}
+
+    def clear(self, folder):
+        try:
+            self.fs.rm(f"{self.root}/{folder}", recursive=True)
+        except FileNotFoundError:
+            pass
 
     def remove(self, name):
         try:
@@ -368,7 +378,7 @@ def arrive(storage, run, settings):
             os.replace(os.path.join(work, "journal", run, name), os.path.join(journal, name))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    storage.remove(f"{run}/ended.tar")
+    storage.clear(run)
 
 
 class Board:
@@ -430,8 +440,6 @@ def drive(folder):
         with open(path) as file:
             tasks += [json.loads(line) for line in file]
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
     storage = None
     if settings["storage"]:
         try:
@@ -441,9 +449,14 @@ def drive(folder):
             stored = storage.runs()
         except ImportError as error:
             raise Fail("unavailable", f"the storage {settings['storage']} needs a Python package: {error}") from None
+        except ValueError as error:  # fsspec does not know the protocol
+            raise Fail("usage", f"the storage {settings['storage']} cannot be opened: {error}") from None
         except Exception as error:
             raise Fail("io", f"the storage {settings['storage']} cannot be written: {error}") from None
     ray = connect(settings)
+    # not earlier: Ray sets handlers that end the driver, and its tasks with it, before their runs are saved
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
     emit("ready", nodes=len(nodes), cpus=sum(nodes))
     cpus = settings["cpus"]

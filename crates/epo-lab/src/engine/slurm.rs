@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use self::commands::{QueueLine, queue_line, run, sbatch};
+use self::commands::{QueueLine, never_starts, queue_line, run, sbatch};
 pub use self::resources::Resources;
 use self::script::{job_name, plain_path};
 use self::watch::Watch;
@@ -54,23 +54,6 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// Slurm keeps such tasks for a long time if its controller was killed at the moment when they ended. A task needs a part of
 /// this time before its first run: for the commands of `setup`, and to start.
 const IDLE_TASK: Duration = Duration::from_secs(300);
-/// Reasons of `squeue` that no waiting can change.
-const NEVER: &[&str] = &[
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "AccountNotAllowed",
-    "QOSNotAllowed",
-    "QOSMaxCpuPerJobLimit",
-    "QOSMaxMemoryPerJob",
-    "QOSMaxWallDurationPerJobLimit",
-    "AssocMaxCpuPerJobLimit",
-    "AssocMaxWallDurationPerJobLimit",
-];
-
 /// Executes runs on a Slurm cluster. Setting `stop` leaves the tasks in the queue.
 #[derive(Clone, Debug)]
 pub struct Slurm {
@@ -314,12 +297,11 @@ impl Engine for Slurm {
             if open == 0 || (first && self.detach) || stop.load(Relaxed) || cancelled.exists() {
                 break;
             }
-            if !first && !lines.is_empty() && lines.iter().all(|line| NEVER.contains(&&*line.reason)) {
+            if let (false, Some(reason)) = (first, never_starts(&lines)) {
                 Self::cancel_lines(&lines)?;
                 return Err(EngineError::Refused(format!(
-                    "Slurm will never start these tasks (reason: {}); they are cancelled. Ask for other resources (time, \
-                     cpus, mem, partition, account) and run the same command",
-                    lines[0].reason
+                    "Slurm will never start these tasks (reason: {reason}); they are cancelled. Ask for other resources \
+                     (time, cpus, mem, partition, account) and run the same command"
                 )));
             }
             first = false;

@@ -6,6 +6,23 @@ use std::process::Command;
 
 use crate::engine::EngineError;
 
+/// Reasons of `squeue` that no waiting can change.
+const NEVER: &[&str] = &[
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "AccountNotAllowed",
+    "QOSNotAllowed",
+    "QOSMaxCpuPerJobLimit",
+    "QOSMaxMemoryPerJob",
+    "QOSMaxWallDurationPerJobLimit",
+    "AssocMaxCpuPerJobLimit",
+    "AssocMaxWallDurationPerJobLimit",
+];
+
 /// One line of `squeue`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueueLine {
@@ -32,6 +49,14 @@ pub(super) fn queue_line(line: &str, root: &Path) -> Option<QueueLine> {
     let running = matches!(state, "R" | "CG" | "CF" | "S" | "ST");
     let reason = if running || reason == "None" { String::new() } else { reason.to_owned() };
     Some(QueueLine { id, task, running, reason, folder: folder.to_owned() })
+}
+
+/// Returns the reason why none of these tasks can ever start, or `None` if one runs or may start. A task that waits for the
+/// check job starts only if that one does.
+pub(super) fn never_starts(lines: &[QueueLine]) -> Option<&str> {
+    let never = |line: &&QueueLine| NEVER.contains(&&*line.reason);
+    let reason = lines.iter().find(never)?;
+    lines.iter().all(|line| never(&line) || line.reason == "Dependency").then_some(&reason.reason)
 }
 
 /// Submits a script and returns the id of the job.
@@ -87,6 +112,30 @@ fn output(mut command: Command, program: &str) -> Result<String, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Fails if tasks that wait for a check job which can never start are waited for, or if tasks are given up too early.
+    #[test]
+    fn tasks_behind_a_check_that_never_starts_never_start() {
+        let line = |reason: &str| QueueLine {
+            id: "1".into(),
+            task: None,
+            running: false,
+            reason: reason.into(),
+            folder: PathBuf::new(),
+        };
+        let reason = |reasons: &[&str]| {
+            let lines: Vec<QueueLine> = reasons.iter().map(|reason| line(reason)).collect();
+            never_starts(&lines).map(str::to_owned)
+        };
+        assert_eq!(
+            reason(&["Dependency", "PartitionConfig", "Dependency"]).as_deref(),
+            Some("PartitionConfig")
+        );
+        assert_eq!(reason(&["Dependency", "Priority"]), None);
+        assert_eq!(reason(&["PartitionConfig", "Resources"]), None);
+        assert_eq!(reason(&["PartitionConfig", ""]), None, "the second one runs");
+        assert_eq!(reason(&[]), None);
+    }
 
     #[test]
     fn a_line_of_squeue_belongs_to_the_sweep_of_its_script() {
