@@ -118,7 +118,7 @@ class Test:
 
     def trouble(self):
         file = self.write(8000)
-        want, _ = self.local(file, "local-long")
+        want, _ = self.local(file, "local-long", jobs=6)
         for name, storage in {"shared": None, "path": self.root / "storage", "fsspec": f"file://{self.root}/fsspec"}.items():
             begun = time.monotonic()
             more = [] if storage is None else ["--storage", str(storage)]

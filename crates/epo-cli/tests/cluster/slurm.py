@@ -197,7 +197,7 @@ class Test:
 
     def trouble(self):
         file = self.write(16000)  # longer runs, so that the trouble finds them at work
-        want, _ = self.local(file, "local-long")
+        want, _ = self.local(file, "local-long", jobs=6)
         log = []
         disturbing = threading.Thread(target=trouble, args=(self.cluster, log), daemon=True)
         disturbing.start()

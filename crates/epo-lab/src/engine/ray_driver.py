@@ -245,6 +245,9 @@ def execute(task, number, settings, board):
         node = ray.get_runtime_context().get_node_id()[:8]
     except Exception:
         pass
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # a Ray that was started in the background of a shell ignores SIGINT, and then a task cannot be cancelled
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     storage = open_storage(settings["storage"]) if settings["storage"] else None
     scratch = None
     try:
