@@ -341,7 +341,7 @@ class Test:
         # a shared folder that gets full: the runs say so, and continue when there is room
         small = self.root / "full"
         small.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(small)]).returncode != 0:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]).returncode != 0:
             print("!!! SKIPPED: a shared folder that gets full: nothing can be mounted here", file=sys.stderr)
             return
         try:
