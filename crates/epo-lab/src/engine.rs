@@ -26,7 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use toml::Value;
+use toml::{Table, Value};
 
 use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, at};
 
@@ -120,19 +120,34 @@ impl Setting<'_> {
         whole.ok_or_else(|| self.wrong(&format!("a whole number of at least {least}")))
     }
 
+    fn table(&self) -> Result<Table, EngineError> {
+        self.value.as_table().cloned().ok_or_else(|| self.wrong("a table"))
+    }
+
     fn texts(&self) -> Result<Vec<String>, EngineError> {
         let list =
             self.value.as_array().map(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
         list.flatten().ok_or_else(|| self.wrong("a list of texts, such as [\"--qos=high\"]"))
     }
+}
 
-    /// Returns the error for a key that does not exist. It names the nearest key that does.
-    fn unknown(&self, keys: &[&str]) -> EngineError {
-        let near = |key: &str| strsim::jaro_winkler(key, self.key);
-        let nearest = keys.iter().max_by(|a, b| near(a).total_cmp(&near(b))).copied().unwrap_or_default();
-        let Self { table, key, .. } = self;
-        EngineError::Usage(format!("there is no `{table}.{key}`; did you mean `{table}.{nearest}`?"))
+/// Name of a key in the table of an engine, and the function that puts its value into the options.
+type Key<T> = (&'static str, fn(&mut T, &Setting<'_>) -> Result<(), EngineError>);
+
+/// Reads the table of an engine in a sweep file. A key that is not in the table keeps its default.
+fn read_table<T: Default>(name: &'static str, keys: &[Key<T>], table: &Table) -> Result<T, EngineError> {
+    let mut options = T::default();
+    for (key, value) in table {
+        let Some((_, read)) = keys.iter().find(|(known, _)| known == key) else {
+            let near = |known: &str| strsim::jaro_winkler(known, key);
+            let nearest = keys.iter().map(|(known, _)| *known).max_by(|a, b| near(a).total_cmp(&near(b)));
+            let nearest = nearest.unwrap_or_default();
+            let why = format!("there is no `{name}.{key}`; did you mean `{name}.{nearest}`?");
+            return Err(EngineError::Usage(why));
+        };
+        read(&mut options, &Setting { table: name, key, value })?;
     }
+    Ok(options)
 }
 
 /// Returns the folder of the next submission, such as `DIR/slurm/0001`.

@@ -19,6 +19,9 @@ const BUILT_WITH: &str = env!("EPO_MUJOCO_DIR");
 /// SHA-256 of the library that the program was built with, in hexadecimal.
 const HASH: &str = env!("EPO_MUJOCO_SHA256");
 
+/// Maximum length of the library, in bytes.
+const MOST_BYTES: u64 = 1 << 28;
+
 unsafe extern "C" {
     fn epo_open(path: *const c_char) -> *const c_char;
 }
@@ -77,22 +80,27 @@ fn check(path: &Path) -> Result<(), String> {
     if path.parent() == Some(Path::new(BUILT_WITH)) {
         return Ok(());
     }
-    let mut hash = Sha256::new();
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer).map_err(|e| e.to_string())? {
-            0 => break,
-            n => hash.update(&buffer[..n]),
-        }
-    }
-    let got: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    restore_name(&mut bytes);
+    let got: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     match got == HASH {
         true => Ok(()),
         false => Err(format!(
             "not the library that this program was built with (SHA-256 {got} instead of {HASH}); \
              copy that one here, or build the program with MUJOCO_LIB_DIR set to this folder"
         )),
+    }
+}
+
+/// Undoes the only change that the wheel of the Python package makes to the library: its SONAME, the name of the file, is
+/// written with an `e` instead of the `m`.
+fn restore_name(bytes: &mut [u8]) {
+    let name = format!("\0{NAME}\0").into_bytes();
+    let changed: Vec<u8> = name.iter().map(|b| if *b == b'm' { b'e' } else { *b }).collect();
+    if let Some(at) = bytes.windows(changed.len()).position(|window| window == changed) {
+        bytes[at..at + name.len()].copy_from_slice(&name);
     }
 }
 
@@ -129,6 +137,30 @@ mod tests {
         assert!(error.contains("no such file"), "{error}");
         let line = error.lines().find(|line| line.contains(changed.to_str().unwrap())).unwrap();
         assert!(line.contains(HASH) && line.contains("build the program with MUJOCO_LIB_DIR"), "{line}");
+    }
+
+    /// This test fails if the copy in a wheel is refused: it has a SONAME of its own, and no other difference.
+    #[test]
+    fn the_library_of_a_wheel_is_the_library_of_the_build() {
+        let mut bytes = std::fs::read(Path::new(BUILT_WITH).join(NAME)).unwrap();
+        let original = bytes.clone();
+        let name = format!("\0{NAME}\0");
+        let at = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+        bytes[at..at + name.len()].copy_from_slice(name.replace('m', "e").as_bytes());
+        let folder = env::temp_dir().join(format!("epo-wheel-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let copy = folder.join(NAME);
+        std::fs::write(&copy, &bytes).unwrap();
+        let same = check(&copy);
+        bytes[at / 2] ^= 1;
+        std::fs::write(&copy, &bytes).unwrap();
+        let changed = check(&copy);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(same, Ok(()));
+        assert!(changed.is_err(), "another byte was changed too");
+        restore_name(&mut bytes);
+        bytes[at / 2] ^= 1;
+        assert!(bytes == original);
     }
 
     /// This test fails if a folder that is named is not searched, or is searched after the folder of the build.

@@ -4,10 +4,11 @@
 
 The keys and values of ``[grid]`` in the sweep file are the space that is searched; ``[base]`` holds for every trial. ASHA
 compares trials after equal numbers of steps and stops the worse ones. A trial that violates the limit on the cost is
-always worse than one that does not, so trials are compared by return *at equal safety*.
+always worse than one that does not, so trials are compared by return *at equal safety*. The last line is the best trial.
 """
 
 import argparse
+import json
 import tempfile
 import tomllib
 
@@ -50,7 +51,10 @@ def trial(settings):
 
 
 def main(file, trials=20, first=4):
-    """Searches and returns the best configuration with its score. A trial lives for at least 1/`first` of its steps."""
+    """Searches and returns all trials and the best one of those that made all steps.
+
+    A trial makes at least 1/`first` of its steps.
+    """
     with open(file, "rb") as opened:
         sweep = tomllib.load(opened)
     base, grid = leaves(sweep.get("base", {})), leaves(sweep.get("grid", {}))
@@ -59,8 +63,11 @@ def main(file, trials=20, first=4):
     asha = ASHAScheduler(time_attr="steps", max_t=steps, grace_period=max(1, steps // first), reduction_factor=2)
     config = tune.TuneConfig(metric="score", mode="max", num_samples=trials, scheduler=asha)
     results = tune.Tuner(tune.with_resources(trial, {"cpu": 1}), param_space=space, tune_config=config).fit()
-    best = results.get_best_result()
-    return {key: best.config[key] for key in grid}, best.metrics["score"]
+    keys = ("score", "steps", "return", "cost")
+    found = [{"trial": number, **{key: result.config[key] for key in grid}, **{key: result.metrics[key] for key in keys}}
+             for number, result in enumerate(results) if "score" in (result.metrics or {})]
+    last = max(trial["steps"] for trial in found)
+    return found, max((trial for trial in found if trial["steps"] == last), key=lambda trial: trial["score"])
 
 
 if __name__ == "__main__":
@@ -68,4 +75,8 @@ if __name__ == "__main__":
     parser.add_argument("file")
     parser.add_argument("--trials", type=int, default=20)
     args = parser.parse_args()
-    print(*main(args.file, args.trials))
+    found, best = main(args.file, args.trials)
+    for trial in found:
+        print(json.dumps(trial))
+    print("best:")
+    print(json.dumps(best))

@@ -21,7 +21,7 @@ pub(crate) fn print(plan: &Plan, engine: &mut dyn Engine, json: bool, watch: boo
     loop {
         let queue = match engine.queue(plan) {
             // a controller that restarts does not end --watch
-            Err(EngineError::Unavailable(why)) if last.is_some() => {
+            Err(EngineError::Unavailable(why) | EngineError::Refused(why)) if last.is_some() => {
                 tell!("{why}");
                 pause(&stop);
                 continue;

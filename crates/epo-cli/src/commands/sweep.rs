@@ -351,11 +351,11 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
     if pending > 0 {
         let runs = output::count(pending, "run");
         match engine.name() {
-            "local" => tell!("{runs} not finished; run the same command again to continue"),
-            name => tell!(
-                "{runs} not finished; {name} goes on with them. The same command waits for them, --status shows them, \
+            "slurm" => tell!(
+                "{runs} not finished; Slurm goes on with them. The same command waits for them, --status shows them, \
                  --cancel ends them"
             ),
+            _ => tell!("{runs} not finished; run the same command again to continue"),
         }
     }
     Ok(Some(Summary { out: out.to_owned(), done, failed, pending, detached: how.engine.detach, runs: rows }))

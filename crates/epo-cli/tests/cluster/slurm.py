@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Sweeps on a real Slurm: a controller and three node daemons on this machine. `./check long` runs this.
 
-    slurm.py EPO [--runs 60] [--quick]
+    slurm.py EPO [--runs 60] [--part NAME]... [--quick]
 
-EPO is the program to test. The test installs Slurm from Debian's packages if it is missing and it may (root). It makes the
-same sweep with `--on local` and `--on slurm` and compares the hash of every run. While the second Slurm sweep runs, it
-takes a node down, kills the daemon and all processes of a node, cancels tasks, and kills and restarts the controller. A
-third sweep has a time limit that every run reaches. --quick makes a few runs without the trouble, in under a minute, and
-installs nothing.
+EPO is the program to test. The test installs Slurm from Debian's packages if it is missing and it may (root).
+
+    overhead   the same sweep with `--on local` and `--on slurm`: equal hashes, at most 3 s more per run
+    trouble    a node is set down, tasks are cancelled, the controller is killed and restarted, a node dies
+    limit      a time limit that every run reaches, `--cancel`, and preemption
+    search     `epo tune`, killed and continued: the trials and hashes of the local search
+    mistakes   wrong input, each with its exit code and its message
+
+--quick makes a few runs of the first part in under a minute, and installs nothing.
 """
 
 import argparse
@@ -23,28 +27,12 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = """[base]
-run.task = "SafetyPointGoal1-v0"
-run.steps = {steps}
-run.physics = "fast"
-train.steps_per_epoch = 400
-train.final_eval_episodes = 0
-train.envs = 4
-train.minibatch = 100
-train.passes = 2
-train.hidden = [16]
-[grid]
-run.algo = ["epo", "ppo-lag"]
-run.seed = {seeds}
-"""
+sys.path.insert(0, str(HERE))
+from common import BASE, compare, expect, hashes, refused, search, sh, sweep  # noqa: E402
 
-
-def sh(*command, check=True):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if check and done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
+PARTS = ["overhead", "trouble", "limit", "search", "mistakes"]
+NOBODY = 65534  # a user without privileges
+LONG = 60  # seconds that a long run takes on this machine
 
 def install(allowed):
     """Returns whether Slurm is there and may be started; installs it if that is allowed."""
@@ -61,17 +49,6 @@ def install(allowed):
         if subprocess.run(command, env=env, stdout=subprocess.DEVNULL).returncode != 0:
             return False
     return all(shutil.which(name) for name in needed)
-
-
-def hashes(sweep):
-    """Returns the hash of the newest checkpoint of every run, and fails if a row of a run was written twice."""
-    found = {}
-    for run in sweep.glob("runs/*/*"):
-        newest = max(path for path in (run / "checkpoint").iterdir() if path.name.isdigit())
-        found[run.name] = json.loads((newest / "manifest.json").read_text())["hash"]
-        epochs = [line.split(",")[0] for line in (run / "progress.csv").read_text().splitlines()[1:]]
-        assert len(epochs) == int(newest.name), f"{run}: {len(epochs)} rows in {newest.name} epochs"
-    return found
 
 
 class Cluster:
@@ -105,6 +82,13 @@ class Cluster:
                 return
             time.sleep(0.1)
 
+    def wait_for_empty_queue(self):
+        for _ in range(300):
+            if not sh("squeue", "-h"):
+                return
+            time.sleep(0.2)
+        raise SystemExit("a cancelled task is still in the queue")
+
     def kill_node(self, node):
         """Kills the daemon of a node and every process of its jobs, as a power failure would."""
         victims = [self.pid(f"slurmd-{node}")]
@@ -130,18 +114,6 @@ class Cluster:
     def stop(self):
         self.stopping.set()
         self.call("stop")
-
-
-def sweep(epo, file, out, *more):
-    begun = time.monotonic()
-    command = [epo, "sweep", str(file), "--out", str(out), *more]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done, time.monotonic() - begun
-
-
-def expect(done, name):
-    if done.returncode != 0:
-        raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 def trouble(cluster, log):
@@ -178,88 +150,233 @@ def trouble(cluster, log):
     say("the daemon of n2 was started again")
 
 
+class Test:
+    """One cluster, one folder, and what the parts of the test share."""
+
+    def __init__(self, epo, runs, root, cluster):
+        self.epo, self.runs, self.root, self.cluster = epo, runs, root, cluster
+        self.results = {"runs": runs}
+
+    def write(self, steps, more="", seeds=None):
+        """Writes a sweep file of 2 algorithms and a number of seeds, and returns its path."""
+        seeds = self.runs // 2 if seeds is None else seeds
+        file = self.root / "small.toml"
+        file.write_text(BASE.format(steps=steps, seeds=list(range(seeds))) + more)
+        return file
+
+    def local(self, file, name, jobs=2):
+        """Makes the sweep without a cluster and returns the hashes of its runs."""
+        done, seconds = sweep(self.epo, file, self.root / name, "--jobs", str(jobs))
+        expect(done, name)
+        return hashes(self.root / name), seconds
+
+    def long_steps(self):
+        """Returns the steps of two runs that take about `LONG` seconds beside each other."""
+        if "long_steps" not in self.results:
+            _, seconds = self.local(self.write(8000, seeds=1), "speed")
+            self.results["long_steps"] = int(8000 / seconds * LONG) // 400 * 400
+        return self.results["long_steps"]
+
+    def starts(self, name):
+        """Returns how often a task of a sweep was started. A task that was put back appends to its log."""
+        return "".join(path.read_text() for path in (self.root / name).glob("slurm/*/log/*.txt")).count("of 1 done")
+
+    def overhead(self):
+        file = self.write(4000)
+        want, self.results["local_s"] = self.local(file, "local", jobs=6)
+        assert len(want) == self.runs, f"{len(want)} runs"
+        done, self.results["slurm_s"] = sweep(self.epo, file, self.root / "slurm", "--on", "slurm")
+        expect(done, "slurm")
+        compare(self.root / "slurm", want, "slurm")
+        each = self.results["overhead_per_run_s"] = (self.results["slurm_s"] - self.results["local_s"]) / self.runs
+        print(f"{self.runs} runs: local {self.results['local_s']:.1f} s, Slurm {self.results['slurm_s']:.1f} s, "
+              f"overhead {each:.2f} s per run (bound 3 s)", flush=True)
+        assert each <= 3, "Slurm costs more than 3 s per run"
+        status = json.loads(sh(self.epo, "sweep", str(file), "--out", str(self.root / "slurm"), "--on", "slurm", "--status", "--json"))
+        assert (status["planned"], status["done"], len(status["runs"])) == (self.runs,) * 3, status
+
+    def trouble(self):
+        file = self.write(16000)  # longer runs, so that the trouble finds them at work
+        want, _ = self.local(file, "local-long", jobs=6)
+        log = []
+        disturbing = threading.Thread(target=trouble, args=(self.cluster, log), daemon=True)
+        disturbing.start()
+        done, self.results["trouble_s"] = sweep(self.epo, file, self.root / "trouble", "--on", "slurm", "--pack", "2")
+        disturbing.join(timeout=120)
+        expect(done, "slurm with trouble")
+        assert len(log) >= 6, f"the sweep ended before the trouble did: {log}"
+        compare(self.root / "trouble", want, "slurm with trouble")
+        print(f"{self.runs} runs with trouble: every hash equals that of the local sweep, 0 lost, "
+              f"{self.results['trouble_s']:.0f} s", flush=True)
+
+    def limit(self):
+        # Slurm's smallest limit is a minute, and its warning comes early
+        file = self.write(self.long_steps(), '[slurm]\ngrace = 30\ntime = "00:01:00"\n', seeds=1)
+        want, _ = self.local(file, "local-limit")
+        done, self.results["limit_s"] = sweep(self.epo, file, self.root / "limit", "--on", "slurm")
+        expect(done, "slurm, time limit")
+        compare(self.root / "limit", want, "slurm, time limit")
+        starts = self.results["starts_after_limit"] = self.starts("limit")
+        assert starts > 2, "no time limit hit"
+        print(f"time limit: 2 runs in {starts} starts, same hashes", flush=True)
+
+        # cancel: the runs save, the same command continues them
+        more = ["--on", "slurm", "--time", "1:00:00"]
+        done, _ = sweep(self.epo, file, self.root / "cancel", *more, "--detach")
+        expect(done, "detach")
+        self.cluster.wait_for_running(2)
+        self.wait_for_epochs("cancel")
+        cancelled = sh(self.epo, "sweep", str(file), "--out", str(self.root / "cancel"), "--on", "slurm", "--cancel")
+        assert cancelled.startswith("2 runs cancelled"), cancelled
+        self.cluster.wait_for_empty_queue()
+        done, _ = sweep(self.epo, file, self.root / "cancel", *more)
+        expect(done, "slurm, after a cancel")
+        compare(self.root / "cancel", want, "slurm, after a cancel")
+        print("cancel: saved and continued, same hashes", flush=True)
+
+        # preemption: urgent jobs take all cores, Slurm puts the tasks back into the queue, and they continue
+        more = ["--on", "slurm", "--time", "1:00:00", "--partition", "spare"]
+        ended = []
+        sweeping = threading.Thread(target=lambda: ended.append(sweep(self.epo, file, self.root / "preempted", *more)))
+        sweeping.start()
+        self.wait_for_epochs("preempted")
+        before = self.epochs("preempted")
+        urgent = sh("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--ntasks=6", "--exclusive", "--output=/dev/null",
+                    "--wrap=sleep 5").strip()
+        for _ in range(600):
+            if "R" in sh("squeue", "-h", "-j", urgent, "-o", "%t", check=False):
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit("the urgent job did not start")
+        saved = self.epochs("preempted")
+        sweeping.join()
+        expect(ended[0][0], "slurm, preempted")
+        compare(self.root / "preempted", want, "slurm, preempted")
+        starts = self.starts("preempted")
+        assert min(saved.values()) >= min(before.values()) > 0, (before, saved)
+        assert starts > 2, "no task was put back into the queue"
+        print(f"preemption (PreemptMode=REQUEUE): 2 runs in {starts} starts, same hashes", flush=True)
+
+    def epochs(self, name):
+        """Returns the epoch of the newest checkpoint of every run."""
+        newest = {}
+        for path in (self.root / name).glob("runs/*/*/checkpoint/*"):
+            if path.name.isdigit():
+                run = path.parents[1].name
+                newest[run] = max(newest.get(run, 0), int(path.name))
+        return newest
+
+    def wait_for_epochs(self, name, runs=2, epochs=5):
+        for _ in range(1200):
+            if sum(epoch >= epochs for epoch in self.epochs(name).values()) >= runs:
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"{name}: no run has reached epoch {epochs} within two minutes")
+
+    def search(self):
+        def disturb(process):
+            self.wait_for_epochs("search", runs=2, epochs=5)
+            process.kill()
+
+        search(self.epo, self.root, ["--on", "slurm"], disturb)
+
+    def mistakes(self):
+        """Wrong input, each with its exit code and its message; afterwards the same folder is finished."""
+        file = self.write(4000, seeds=1)
+        want, _ = self.local(file, "local-mistakes")
+        out = self.root / "mistakes"
+
+        def wrong(name, code, text, *more, env=None, program=(), out=out):
+            command = [*program, self.epo, "sweep", str(file), "--out", str(out), "--quiet", *more]
+            done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
+            refused(done, name, code, text)
+
+        slurm = ["--on", "slurm"]
+        wrong("no Slurm here", 69, "is not on this machine", *slurm, env={"PATH": "/nowhere"})
+        other = self.root / "away.conf"
+        other.write_text((self.cluster.folder / "slurm.conf").read_text().replace("SlurmctldPort=", "MessageTimeout=2\nSlurmctldPort=1"))
+        wrong("no controller", 69, "is the Slurm controller running?", *slurm, env={"SLURM_CONF": str(other)})
+        wrong("no such partition", 1, "invalid partition", *slurm, "--partition", "nowhere")
+        theirs = self.root / "nobody"
+        theirs.mkdir()
+        shutil.chown(theirs, NOBODY, NOBODY)
+        other_user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        wrong("no permission", 1, "not permitted", *slurm, "--partition", "closed", program=other_user, out=theirs / "out")
+        wrong("more cores than a node has", 1, "will never start these tasks", *slurm, "--cpus", "64")
+        wrong("longer than the partition allows", 1, "will never start these tasks", *slurm, "--partition", "short", "--time", "10:00")
+        assert not sh("squeue", "-h"), "a task that can never start is still in the queue"
+        wrong("no program", 69, "the check of a node failed", *slurm, "--command", "/nowhere/epo")
+        text = file.read_text()
+        file.write_text(text + '[slurm]\nsetup = "export MUJOCO_LIB_DIR=/nowhere"\n')
+        wrong("no library", 69, "/nowhere", *slurm)
+        assert not self.epochs("mistakes"), "a run was started"
+
+        # a library that one node lacks: the node is noted, the runs end on the others
+        file.write_text(text + '[slurm]\nsetup = "[ $SLURMD_NODENAME = n3 ] && export MUJOCO_LIB_DIR=/nowhere"\n'
+                        'options = ["--exclusive"]\n')
+        sh("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
+        done, _ = sweep(self.epo, file, out, *slurm)
+        sh("scontrol", "update", "nodename=n2", "state=resume")
+        expect(done, "slurm, one node without the library")
+        compare(out, want, "slurm, one node without the library")
+        assert (out / "slurm/bad-nodes/n3").exists(), "the node without the library is not noted"
+        print("  one node without the library: noted, same hashes", flush=True)
+
+        # the file changes while its runs are in the queue: new runs are added, the others are counted
+        file.write_text(BASE.format(steps=self.long_steps(), seeds=[0]))
+        done, _ = sweep(self.epo, file, self.root / "changed", *slurm, "--detach")
+        expect(done, "detach")
+        file.write_text(BASE.format(steps=4000, seeds=[0]))
+        status = sh(self.epo, "sweep", str(file), "--out", str(self.root / "changed"), *slurm, "--status")
+        assert "2 further runs in the queue that the sweep file does not have" in status, status
+        done, _ = sweep(self.epo, file, self.root / "changed", *slurm)
+        expect(done, "slurm, changed file")
+        got = hashes(self.root / "changed")
+        assert all(got.get(run) == hash for run, hash in want.items()), "a hash differs after the file was changed"
+        sh("scancel", "--user=root")
+        self.cluster.wait_for_empty_queue()
+        print("  a sweep file that is changed: new runs are made, the others are counted", flush=True)
+
+        # a shared folder that gets full: the runs say so, and continue when there is room
+        small = self.root / "full"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]).returncode != 0:
+            print("!!! SKIPPED: a shared folder that gets full: nothing can be mounted here", file=sys.stderr)
+            return
+        try:
+            file = self.write(4000, seeds=1)
+            done, _ = sweep(self.epo, file, small / "out", *slurm)
+            print(f"  a full folder: code {done.returncode}, {(done.stdout + done.stderr).strip().splitlines()[-1]}", flush=True)
+            assert done.returncode in (1, 74), done
+            assert "o space left" in done.stdout + done.stderr, done
+            sh("mount", "-o", "remount,size=100m", str(small))
+            done, _ = sweep(self.epo, file, small / "out", *slurm, "--retry-failed")
+            expect(done, "slurm, after there is room")
+            compare(small / "out", want, "slurm, after there is room")
+        finally:
+            sh("umount", "-l", str(small))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("epo")
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", choices=PARTS, action="append")
     args = parser.parse_args()
-    epo = str(Path(args.epo).resolve())
     if not install(allowed=not args.quick):
         print("\n!!! SKIPPED: sweeps on a real Slurm: it is not installed, or this is not root; `./check long` installs it\n",
               file=sys.stderr)
         return
-    runs = 4 if args.quick else args.runs
     root = Path(tempfile.mkdtemp(prefix="epo-slurm-"))
     root.chmod(0o755)  # munge wants its socket to be reachable
     cluster = Cluster(root / "cluster")
-    results = {"runs": runs}
     try:
-        file = root / "small.toml"
-        file.write_text(BASE.format(steps=4000, seeds=list(range(runs // 2))))
-        done, results["local_s"] = sweep(epo, file, root / "local", "--jobs", "6")
-        expect(done, "local")
-        want = hashes(root / "local")
-        assert len(want) == runs, f"{len(want)} runs"
-
-        done, results["slurm_s"] = sweep(epo, file, root / "slurm", "--on", "slurm")
-        expect(done, "slurm")
-        assert hashes(root / "slurm") == want, "a hash differs from that of the local sweep"
-        results["overhead_per_run_s"] = round((results["slurm_s"] - results["local_s"]) / runs, 3)
-        print(f"{runs} runs: local {results['local_s']:.1f} s, Slurm {results['slurm_s']:.1f} s, "
-              f"overhead {results['overhead_per_run_s']:.2f} s per run (bound 3 s)", flush=True)
-        assert results["overhead_per_run_s"] <= 3, "Slurm costs more than 3 s per run"
-
-        status = json.loads(sh(epo, "sweep", str(file), "--out", str(root / "slurm"), "--on", "slurm", "--status", "--json"))
-        assert (status["planned"], status["done"], len(status["runs"])) == (runs, runs, runs), status
-        if args.quick:
-            return
-
-        # longer runs, so that the trouble finds them at work
-        file.write_text(BASE.format(steps=16000, seeds=list(range(runs // 2))))
-        done, _ = sweep(epo, file, root / "local-long", "--jobs", "2")
-        expect(done, "local, longer runs")
-        want, log = hashes(root / "local-long"), []
-        disturbing = threading.Thread(target=trouble, args=(cluster, log), daemon=True)
-        disturbing.start()
-        done, results["trouble_s"] = sweep(epo, file, root / "trouble", "--on", "slurm", "--pack", "2")
-        disturbing.join(timeout=120)
-        expect(done, "slurm with trouble")
-        assert len(log) >= 6, f"the sweep ended before the trouble did: {log}"
-        got = hashes(root / "trouble")
-        assert got == want, f"{sum(got.get(run) != hash for run, hash in want.items())} hashes differ"
-        print(f"{runs} runs with trouble: every hash equals that of the local sweep, 0 lost", flush=True)
-
-        # a time limit that every run reaches: Slurm's smallest limit is a minute, and its warning comes early
-        file.write_text(BASE.format(steps=400000, seeds=[0]) + '[slurm]\ngrace = 30\ntime = "00:01:00"\n')
-        done, _ = sweep(epo, file, root / "local-limit", "--jobs", "2")
-        expect(done, "local, time limit")
-        done, results["limit_s"] = sweep(epo, file, root / "limit", "--on", "slurm")
-        expect(done, "slurm, time limit")
-        assert hashes(root / "limit") == hashes(root / "local-limit"), "a hash differs after a time limit"
-        # a task that was put back appends to its log, and each start names the node
-        logs = "".join(path.read_text() for path in (root / "limit").glob("slurm/*/log/*.txt"))
-        results["starts_after_limit"] = logs.count("of 1 done")
-        assert results["starts_after_limit"] > 2, f"no time limit hit:\n{logs}"
-        print(f"time limit: 2 runs in {results['starts_after_limit']} starts, same hashes", flush=True)
-
-        # cancel: the runs save, the same command continues them
-        command = [epo, "sweep", str(file), "--out", str(root / "cancel"), "--on", "slurm", "--detach", "--time", "1:00:00"]
-        expect(subprocess.run(command, capture_output=True, text=True), "detach")
-        cluster.wait_for_running(2)
-        time.sleep(3)
-        cancelled = sh(epo, "sweep", str(file), "--out", str(root / "cancel"), "--on", "slurm", "--cancel")
-        assert cancelled.startswith("2 runs cancelled"), cancelled
-        for _ in range(300):
-            if not sh("squeue", "-h"):
-                break
-            time.sleep(0.2)
-        assert not sh("squeue", "-h"), "a cancelled task is still there"
-        done, _ = sweep(epo, file, root / "cancel", "--on", "slurm", "--time", "1:00:00")
-        expect(done, "slurm, after a cancel")
-        assert hashes(root / "cancel") == hashes(root / "local-limit"), "a hash differs after a cancel"
-        print("cancel: saved and continued, same hashes", flush=True)
-        print(json.dumps(results))
+        test = Test(str(Path(args.epo).resolve()), 4 if args.quick else args.runs, root, cluster)
+        for part in ["overhead"] if args.quick else args.part or PARTS:
+            getattr(test, part)()
+        print(json.dumps(test.results))
     finally:
         cluster.stop()
         if sys.exc_info()[0] is None:

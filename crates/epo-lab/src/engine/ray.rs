@@ -24,7 +24,7 @@ use serde_json::json;
 use toml::Table;
 
 use super::task::{TaskFolder, TaskSettings};
-use super::{Engine, EngineError, Plan, next_folder};
+use super::{Engine, EngineError, Key, Plan, next_folder, read_table};
 use crate::sweep::{Overview, Places, PlannedRun, RunOutcome, Running, StatusReader, at, last_lines};
 
 const DRIVER: &str = include_str!("ray_driver.py");
@@ -68,33 +68,23 @@ impl Default for RayOptions {
 
 impl RayOptions {
     /// Keys of the table `[ray]`.
-    pub const KEYS: &[&str] =
-        &["address", "storage", "cpus", "at_once", "retries", "sync", "runtime_env", "python"];
+    const KEYS: &[Key<Self>] = &[
+        ("address", |to, value| value.text().map(|v| to.address = Some(v))),
+        ("storage", |to, value| value.text().map(|v| to.storage = Some(v))),
+        ("cpus", |to, value| value.number(1).map(|v| to.cpus = v)),
+        ("at_once", |to, value| value.number(1).map(|v| to.at_once = Some(v))),
+        ("retries", |to, value| value.number(0).map(|v| to.retries = v)),
+        ("sync", |to, value| value.number(1).map(|v| to.sync = v)),
+        ("runtime_env", |to, value| value.table().map(|v| to.runtime_env = v)),
+        ("python", |to, value| value.text().map(|v| to.python = Some(v))),
+    ];
 
     /// Reads the table `[ray]` of a sweep file.
     ///
     /// # Errors
     /// [`EngineError::Usage`] if a key does not exist or has a wrong value.
     pub fn from_table(table: &Table) -> Result<Self, EngineError> {
-        let mut options = Self::default();
-        for (key, value) in table {
-            let value = super::Setting { table: "ray", key, value };
-            match key.as_str() {
-                "address" => options.address = Some(value.text()?),
-                "storage" => options.storage = Some(value.text()?),
-                "cpus" => options.cpus = value.number(1)?,
-                "at_once" => options.at_once = Some(value.number(1)?),
-                "retries" => options.retries = value.number(0)?,
-                "sync" => options.sync = value.number(1)?,
-                "python" => options.python = Some(value.text()?),
-                "runtime_env" => {
-                    let table = value.value.as_table().cloned();
-                    options.runtime_env = table.ok_or_else(|| value.wrong("a table"))?;
-                }
-                _ => return Err(value.unknown(Self::KEYS)),
-            }
-        }
-        Ok(options)
+        read_table("ray", Self::KEYS, table)
     }
 }
 
@@ -221,6 +211,7 @@ impl Engine for Ray {
             Some((kind, message)) => {
                 return Err(match kind.as_str() {
                     "unavailable" => EngineError::Unavailable(message),
+                    "usage" => EngineError::Usage(message),
                     "io" => io::Error::other(message).into(),
                     _ => EngineError::Refused(message),
                 });

@@ -66,6 +66,17 @@ class Path:
         except FileNotFoundError:
             return []
 
+    def runs(self):
+        """Returns the runs that the storage has a folder of."""
+        try:
+            return set(os.listdir(self.root))
+        except FileNotFoundError:
+            return set()
+
+    def clear(self, folder):
+        """Removes a folder with everything in it, such as half a file that a killed process has left."""
+        shutil.rmtree(os.path.join(self.root, folder), ignore_errors=True)
+
     def remove(self, name):
         try:
             os.remove(os.path.join(self.root, name))
@@ -86,8 +97,13 @@ class Fsspec:
         path = f"{self.root}/{name}"
         self.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         part = f"{path}.{socket.gethostname()}.{os.getpid()}.part"
-        self.fs.pipe_file(part, data)
-        self.fs.mv(part, path)
+        try:
+            self.fs.pipe_file(part, data)
+            self.fs.mv(part, path)
+        except BaseException:
+            if self.fs.exists(part):
+                self.fs.rm_file(part)
+            raise
 
     def get(self, name):
         return self.fs.cat_file(f"{self.root}/{name}")
@@ -100,6 +116,16 @@ class Fsspec:
             return []
         return sorted(name.rsplit("/", 1)[-1] for name in found if name.endswith(".tar"))
 
+    def runs(self):
+        self.fs.invalidate_cache()
+        return {name.rstrip("/").rsplit("/", 1)[-1] for name in self.fs.ls(self.root, detail=False)}
+
+    def clear(self, folder):
+        try:
+            self.fs.rm(f"{self.root}/{folder}", recursive=True)
+        except FileNotFoundError:
+            pass
+
     def remove(self, name):
         try:
             self.fs.rm_file(f"{self.root}/{name}")
@@ -111,13 +137,15 @@ def open_storage(address):
     return Fsspec(address) if "://" in address else Path(address)
 
 
-def pack(sweep, run):
+def pack(sweep, run, part=""):
     """Returns number of epochs and tar archive of a run, or None before its first checkpoint.
 
-    The checkpoint goes first: the records that are read after it are at least as long as it says.
+    `part` is the subfolder of the run in a sharded sweep; the archive does not have it. The checkpoint goes first: the
+    records that are read after it are at least as long as it says.
     """
+    runs, journals = os.path.join(sweep, "runs", part), os.path.join(sweep, "journal", part)
     for _ in range(20):
-        folders = glob.glob(os.path.join(glob.escape(sweep), "runs", "*", run))
+        folders = glob.glob(os.path.join(glob.escape(runs), "*", run))
         saved = []
         for folder in folders:
             checkpoints = os.path.join(folder, "checkpoint")
@@ -129,8 +157,9 @@ def pack(sweep, run):
         out = io.BytesIO()
         try:
             with tarfile.open(fileobj=out, mode="w") as archive:
-                for path in [os.path.join(folder, "checkpoint", saved[-1]), folder, os.path.join(sweep, "journal", run)]:
-                    add(archive, path, sweep, checkpoint=saved[-1])
+                for path in [os.path.join(folder, "checkpoint", saved[-1]), folder]:
+                    add(archive, path, "runs", runs, checkpoint=saved[-1])
+                add(archive, os.path.join(journals, run), "journal", journals)
         except FileNotFoundError:  # a checkpoint was replaced meanwhile
             time.sleep(0.05)
             continue
@@ -138,16 +167,16 @@ def pack(sweep, run):
     return None
 
 
-def add(archive, path, sweep, checkpoint):
-    """Adds the regular files below a folder, each once."""
+def add(archive, path, name, root, checkpoint=None):
+    """Adds the regular files below a folder, each once. `root` is called `name` in the archive."""
     have = set(archive.getnames())
     for at, folders, files in os.walk(path):
         if os.path.basename(at) == "checkpoint":
-            folders[:] = [name for name in folders if name == checkpoint]
-        for name in sorted(files):
-            file = os.path.join(at, name)
-            short = os.path.relpath(file, sweep)
-            if short in have or name == "lock" or name.startswith((".", "lease-")):
+            folders[:] = [folder for folder in folders if folder == checkpoint]
+        for file_name in sorted(files):
+            file = os.path.join(at, file_name)
+            short = os.path.join(name, os.path.relpath(file, root))
+            if short in have or file_name == "lock" or file_name.startswith((".", "lease-")):
                 continue
             with open(file, "rb") as content:
                 data = content.read()  # read whole: the file may grow meanwhile
@@ -197,6 +226,16 @@ class NotStored(Exception):
     """The storage does not take the run. It is not tried again: the run would be made in vain."""
 
 
+def end_with_parent():
+    """Asks Linux to send SIGTERM to this process when its parent ends: the run of a killed worker saves and ends."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    except (AttributeError, OSError):
+        pass
+
+
 def execute(task, number, settings, board):
     """Runs on a node: makes the runs of one task and returns the exit code of `epo work` and its last output."""
     node = socket.gethostname()
@@ -206,6 +245,9 @@ def execute(task, number, settings, board):
         node = ray.get_runtime_context().get_node_id()[:8]
     except Exception:
         pass
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # a Ray that was started in the background of a shell ignores SIGINT, and then a task cannot be cancelled
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     storage = open_storage(settings["storage"]) if settings["storage"] else None
     scratch = None
     try:
@@ -226,8 +268,9 @@ def execute(task, number, settings, board):
         program = settings["program"] or [sys.executable, "-m", "epo"]
         command = [*program, "work", tasks, "--task", wanted, "--cpus", str(settings["cpus"])]
         env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": node}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         try:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+            child = subprocess.Popen(command, env=env, preexec_fn=end_with_parent, **pipes)
         except OSError as error:
             raise NotHere(f"node {node} cannot start `{program[0]}`: {error}") from None
         said = []
@@ -304,12 +347,24 @@ def save(storage, sweep, run, after=-1, ended=False):
     return epoch
 
 
+def part_of(run, settings):
+    """Returns the subfolder of a run in the folder of the sweep."""
+    return hashlib.sha256(run.encode()).hexdigest()[:2] if settings["sharded"] else ""
+
+
+def offer(storage, run, settings):
+    """Puts a run that was begun in the folder of the sweep into the storage, unless the storage has as many epochs."""
+    packed = pack(settings["dir"], run, part_of(run, settings))
+    if packed is not None and f"epoch-{packed[0]:08}.tar" > max(storage.names(run), default=""):
+        storage.put(f"{run}/epoch-{packed[0]:08}.tar", packed[1])
+
+
 def arrive(storage, run, settings):
     """Takes a finished run out of the storage into the folder of the sweep. `done.json` goes last."""
     names = storage.names(run)
     if "ended.tar" not in names:
         return
-    part = hashlib.sha256(run.encode()).hexdigest()[:2] if settings["sharded"] else ""
+    part = part_of(run, settings)
     work = tempfile.mkdtemp(prefix=".arriving-", dir=settings["dir"])
     try:
         unpack(storage.get(f"{run}/ended.tar"), work)
@@ -326,7 +381,7 @@ def arrive(storage, run, settings):
             os.replace(os.path.join(work, "journal", run, name), os.path.join(journal, name))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    storage.remove(f"{run}/ended.tar")
+    storage.clear(run)
 
 
 class Board:
@@ -388,19 +443,23 @@ def drive(folder):
         with open(path) as file:
             tasks += [json.loads(line) for line in file]
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
     storage = None
     if settings["storage"]:
         try:
             storage = open_storage(settings["storage"])
-            storage.put(".write", b"")
+            storage.put(".write", bytes(1 << 20))  # a full storage takes an empty file
             storage.remove(".write")
+            stored = storage.runs()
         except ImportError as error:
             raise Fail("unavailable", f"the storage {settings['storage']} needs a Python package: {error}") from None
+        except ValueError as error:  # fsspec does not know the protocol
+            raise Fail("usage", f"the storage {settings['storage']} cannot be opened: {error}") from None
         except Exception as error:
             raise Fail("io", f"the storage {settings['storage']} cannot be written: {error}") from None
     ray = connect(settings)
+    # not earlier: Ray sets handlers that end the driver, and its tasks with it, before their runs are saved
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
     emit("ready", nodes=len(nodes), cpus=sum(nodes))
     cpus = settings["cpus"]
@@ -426,15 +485,27 @@ def drive(folder):
 
     window = settings["at_once"] or 1000
     waiting, running = list(range(len(tasks)))[::-1], {}
-    problem = None
+    problem, asked = None, None
     while (waiting and not stop.is_set() and problem is None) or running:
         while waiting and len(running) < window and not stop.is_set() and problem is None:
             number = waiting.pop()
             name = tasks[number][0]["id"]
+            try:
+                for run in tasks[number] if storage else []:
+                    if run["id"] in stored:  # an earlier driver may have ended before it took the run out
+                        arrive(storage, run["id"], settings)
+                    offer(storage, run["id"], settings)
+            except Exception as error:
+                problem = Fail("io", f"the storage does not take {name}: {error}")
+                break
             running[make.options(name=name).remote(tasks[number], number, settings, board)] = number
-        if stop.is_set() or problem is not None:
+        if not running:
+            break
+        # raises KeyboardInterrupt in the task, which lets the run save; a second one would disturb that
+        if (stop.is_set() or problem is not None) and (asked is None or time.monotonic() > asked + 120):
+            asked = time.monotonic()
             for ref in running:
-                ray.cancel(ref)  # raises KeyboardInterrupt in the task, which lets the run save
+                ray.cancel(ref)
         done, _ = ray.wait(list(running), timeout=1)
         for ref in done:
             number = running.pop(ref)

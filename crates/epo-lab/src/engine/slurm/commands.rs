@@ -1,0 +1,155 @@
+//! Calls of Slurm's commands, and what they print.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::engine::EngineError;
+
+/// Reasons of `squeue` that no waiting can change.
+const NEVER: &[&str] = &[
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "AccountNotAllowed",
+    "QOSNotAllowed",
+    "QOSMaxCpuPerJobLimit",
+    "QOSMaxMemoryPerJob",
+    "QOSMaxWallDurationPerJobLimit",
+    "AssocMaxCpuPerJobLimit",
+    "AssocMaxWallDurationPerJobLimit",
+];
+
+/// One line of `squeue`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct QueueLine {
+    /// `ARRAY_TASK`, or the id of a job without tasks.
+    pub(super) id: String,
+    /// Number of the task; `None` for the check job.
+    pub(super) task: Option<usize>,
+    pub(super) running: bool,
+    pub(super) reason: String,
+    /// Folder of the submission.
+    pub(super) folder: PathBuf,
+}
+
+/// Returns a line of `squeue` if its script is one of this sweep.
+pub(super) fn queue_line(line: &str, root: &Path) -> Option<QueueLine> {
+    let fields: Vec<&str> = line.splitn(6, '|').collect();
+    let [job, array, task, state, reason, script] = fields[..] else { return None };
+    let folder = Path::new(script.trim_end()).parent()?;
+    if folder.parent()? != root {
+        return None;
+    }
+    let task = task.parse().ok();
+    let id = task.map_or_else(|| job.to_owned(), |task: usize| format!("{array}_{task}"));
+    let running = matches!(state, "R" | "CG" | "CF" | "S" | "ST");
+    let reason = if running || reason == "None" { String::new() } else { reason.to_owned() };
+    Some(QueueLine { id, task, running, reason, folder: folder.to_owned() })
+}
+
+/// Returns the reason why none of these tasks can ever start, or `None` if one runs or may start. A task that waits for the
+/// check job starts only if that one does.
+pub(super) fn never_starts(lines: &[QueueLine]) -> Option<&str> {
+    let never = |line: &&QueueLine| NEVER.contains(&&*line.reason);
+    let reason = lines.iter().find(never)?;
+    lines.iter().all(|line| never(&line) || line.reason == "Dependency").then_some(&reason.reason)
+}
+
+/// Submits a script and returns the id of the job.
+pub(super) fn sbatch(arguments: &[String], script: &Path) -> Result<String, EngineError> {
+    let folder = script.parent().map(Path::to_owned).unwrap_or_default();
+    let mut command = Command::new("sbatch");
+    command.args(arguments).arg(script).env("EPO_TASKS", folder);
+    let text = output(command, "sbatch")?;
+    Ok(text.trim().split(';').next().unwrap_or_default().to_owned())
+}
+
+pub(super) fn run(program: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, EngineError> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    output(command, program)
+}
+
+/// Runs a command of Slurm and returns its output.
+fn output(mut command: Command, program: &str) -> Result<String, EngineError> {
+    let output = command.stdin(std::process::Stdio::null()).output().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => EngineError::Unavailable(format!(
+            "`{program}` is not on this machine: `--on slurm` needs Slurm's commands. Call it on a login node of the \
+             cluster, or use `--on local`"
+        )),
+        _ => io::Error::new(e.kind(), format!("cannot start `{program}`: {e}")).into(),
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<&str> = said.lines().map(|line| line.trim().trim_start_matches("error: ")).collect();
+    let said = format!("{program}: {}", said.join("; ").replace(&format!("{program}: error: "), ""));
+    let away = [
+        "nable to contact slurm",
+        "connect failure",
+        "ommunication",
+        "Socket timed out",
+        "onnection refused",
+        "onnection reset",
+    ];
+    if said.contains("ould not establish a configuration source") {
+        return Err(EngineError::Unavailable(format!(
+            "`{program}` finds no configuration of Slurm on this machine. Call it on a login node of the cluster, set \
+             SLURM_CONF, or use `--on local`"
+        )));
+    }
+    Err(match away.iter().any(|sign| said.contains(sign)) {
+        true => EngineError::Unavailable(format!("{said} (is the Slurm controller running?)")),
+        false => EngineError::Refused(said),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if tasks that wait for a check job which can never start are waited for, or if tasks are given up too early.
+    #[test]
+    fn tasks_behind_a_check_that_never_starts_never_start() {
+        let line = |reason: &str| QueueLine {
+            id: "1".into(),
+            task: None,
+            running: false,
+            reason: reason.into(),
+            folder: PathBuf::new(),
+        };
+        let reason = |reasons: &[&str]| {
+            let lines: Vec<QueueLine> = reasons.iter().map(|reason| line(reason)).collect();
+            never_starts(&lines).map(str::to_owned)
+        };
+        assert_eq!(
+            reason(&["Dependency", "PartitionConfig", "Dependency"]).as_deref(),
+            Some("PartitionConfig")
+        );
+        assert_eq!(reason(&["Dependency", "Priority"]), None);
+        assert_eq!(reason(&["PartitionConfig", "Resources"]), None);
+        assert_eq!(reason(&["PartitionConfig", ""]), None, "the second one runs");
+        assert_eq!(reason(&[]), None);
+    }
+
+    #[test]
+    fn a_line_of_squeue_belongs_to_the_sweep_of_its_script() {
+        let root = Path::new("/d/a sweep/slurm");
+        let line = |text: &str| queue_line(text, root);
+        let waiting = line("7|5|12|PD|Resources|/d/a sweep/slurm/0002/script.sh").unwrap();
+        assert_eq!((waiting.id.as_str(), waiting.task, waiting.running), ("5_12", Some(12), false));
+        assert_eq!((waiting.reason.as_str(), waiting.folder), ("Resources", root.join("0002")));
+        let check = line("9|9|N/A|R|None|/d/a sweep/slurm/0001/script.sh").unwrap();
+        assert_eq!(
+            (check.id.as_str(), check.task, check.running, check.reason.as_str()),
+            ("9", None, true, "")
+        );
+        assert_eq!(line("9|9|1|R|None|/d/other/slurm/0001/script.sh"), None);
+        assert_eq!(line("nonsense"), None);
+    }
+}
