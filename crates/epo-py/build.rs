@@ -2,10 +2,12 @@
 //! (`include` in `pyproject.toml`).
 //!
 //! The copy gets a SONAME of its own. Otherwise the package `mujoco`, imported after this one, would take our copy for
-//! its own, and with it our handler of errors.
+//! its own, and with it our handler of errors. So its SHA-256 is another one, too, which the module must know.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+use sha2::{Digest, Sha256};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -27,6 +29,8 @@ fn copy() -> Result<(), String> {
     let bytes =
         fs::read(from.join(&library)).map_err(|e| format!("{}: {e}", from.join(&library).display()))?;
     let renamed = with_own_name(bytes, &library)?;
+    let hash: String = Sha256::digest(&renamed).iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("cargo::rustc-env=EPO_PY_MUJOCO_SHA256={hash}");
     fs::write(to.join(&library), renamed).map_err(|e| format!("{}: {e}", to.display()))?;
     for licence in ["LICENSE", "LICENSES_THIRD_PARTY.md"] {
         // an installation that MUJOCO_LIB_DIR names has them beside its `lib` folder, if at all
