@@ -452,6 +452,7 @@ function openHelp() {
     el("p", {}, "All words must match the folder, task, algorithm or state of a run. key=value matches a setting, such as seed=0 or state=training. A word after - must not match."),
     el("h3", {}, "Charts"),
     el("p", {}, "A line is the mean over the runs of a group, which differ only in the seed. The dashed red line is the cost limit. Hollow points exceed their limit. The address of the page restores the view."),
+    el("p", {}, el("a", { href: "licences.txt", target: "_blank" }, "Licences of the libraries of this page")),
   );
 }
 
