@@ -13,8 +13,27 @@ pub enum CostCritic {
     Value,
     /// `u` with `V_F = u²` (the far critic of EPO). `√V_F = |u|` is trained towards the same targets as `V`.
     Root,
+    /// `V` with the targets `max(c + γV' − d, 0)`: the near critic as the EPO paper prints it.
+    AboveLimit,
+    /// `u` with `u² = V_F`, trained towards those targets: the far critic as the EPO paper prints it.
+    RootAboveLimit,
     /// The variance of the discounted cost return, computed from `V` of the first cost critic (EPO's released code).
     Variance,
+}
+
+impl CostCritic {
+    /// Whether the network gives the root `u` of the value `u²`.
+    pub fn is_root(self) -> bool {
+        matches!(self, Self::Root | Self::RootAboveLimit)
+    }
+
+    /// The size of a value, if `cost` is the size of a discounted sum of costs.
+    fn scaled(self, cost: f64) -> f64 {
+        match self {
+            Self::Value | Self::Root | Self::AboveLimit | Self::RootAboveLimit => cost,
+            Self::Variance => cost * cost,
+        }
+    }
 }
 
 /// A value network with its optimiser.
@@ -140,11 +159,8 @@ impl Agent {
     /// Units in which the critics learn: that of the reward, then those of the cost critics.
     pub fn units(&self) -> Vec<f64> {
         let SignalScales { reward, cost } = self.scales.unwrap_or_default();
-        let cost_unit = |kind: &CostCritic| match kind {
-            CostCritic::Value | CostCritic::Root => cost.unit(),
-            CostCritic::Variance => cost.unit() * cost.unit(),
-        };
-        std::iter::once(reward.unit()).chain(self.cost_kinds.iter().map(cost_unit)).collect()
+        let cost_units = self.cost_kinds.iter().map(|kind| kind.scaled(cost.unit()));
+        std::iter::once(reward.unit()).chain(cost_units).collect()
     }
 
     /// Adds the mean squares of the discounted sums of an epoch to the scales. The critics keep their values in the
@@ -154,10 +170,7 @@ impl Agent {
         let (reward, cost) = (scales.reward.add(reward), scales.cost.add(cost));
         self.critic_r.net.scale_outputs(reward as f32);
         for (critic, kind) in self.critics_c.iter_mut().zip(&self.cost_kinds) {
-            critic.net.scale_outputs(match kind {
-                CostCritic::Value | CostCritic::Root => cost as f32,
-                CostCritic::Variance => (cost * cost) as f32,
-            });
+            critic.net.scale_outputs(kind.scaled(cost) as f32);
         }
     }
 

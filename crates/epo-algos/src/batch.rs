@@ -284,9 +284,15 @@ pub struct Estimator {
     reward: Estimate,
     costs: Vec<Estimate>,
     excess: Vec<f64>,
+    limit: f64,
 }
 
 impl Estimator {
+    /// An estimator for the cost limit d, which only the targets of some critics contain.
+    pub fn for_limit(limit: f64) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Evaluates the critics in bulk and estimates every advantage and target.
     ///
     /// The reward advantage is standardised, `(A − mean) / std`; it is 0 everywhere if it has no variance.
@@ -303,7 +309,7 @@ impl Estimator {
         agent: &mut Agent,
         discount: &Discount,
     ) -> Result<Batch<'a>, UpdateError> {
-        let Self { adv_r, adv_c, reward, costs, excess } = self;
+        let Self { adv_r, adv_c, reward, costs, excess, limit } = self;
         agent.rescale(
             rollout.mean_square(&rollout.reward, discount.gamma),
             rollout.mean_square(&rollout.cost, discount.gamma_c),
@@ -315,7 +321,7 @@ impl Estimator {
         // critics in bulk, each on a thread of its own
         let mut jobs = vec![(&agent.critic_r.net, &mut *reward, false)];
         for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
-            jobs.push((&critic.net, estimate, *kind == CostCritic::Root));
+            jobs.push((&critic.net, estimate, kind.is_root()));
         }
         jobs.into_par_iter().zip(units).for_each(|((net, estimate, root), unit)| {
             estimate.unit = unit;
@@ -331,6 +337,10 @@ impl Estimator {
                 // costs are not negative, so neither are the targets: √T_F exists
                 CostCritic::Value | CostCritic::Root => {
                     rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv);
+                }
+                CostCritic::AboveLimit | CostCritic::RootAboveLimit => {
+                    rest[0].advantages(rollout, &rollout.cost, gamma_c, lambda_c, adv);
+                    rest[0].aim_above(rollout, *limit, gamma_c);
                 }
                 CostCritic::Variance => {
                     variance_reward(rollout, &first[0], gamma_c, excess);
@@ -402,6 +412,17 @@ impl Estimate {
         }
         self.target.clear();
         self.target.extend(adv.iter().zip(&self.value).map(|(a, v)| a + v));
+    }
+}
+
+impl Estimate {
+    /// Sets the targets `max(c + γV' − d, 0)`.
+    fn aim_above(&mut self, rollout: &Rollout, limit: f64, gamma: f64) {
+        for (i, target) in self.target.iter_mut().enumerate() {
+            let ended = rollout.outcome[i] == Outcome::Terminated;
+            let future = if ended { 0.0 } else { gamma * self.next_value[i] };
+            *target = (rollout.cost[i] + future - limit).max(0.0);
+        }
     }
 }
 
@@ -532,6 +553,25 @@ mod tests {
         assert_eq!(batch.adv_c[1], [1.335_937_5, -1.335_937_5]);
         assert_eq!((&batch.costs[2].target, &batch.adv_c[2]), (&batch.costs[0].target, &batch.adv_c[0]));
         assert_eq!(batch.costs[2].value, [2.0, 2.0]);
+    }
+
+    /// This test fails if the limit is missing from the targets, or if it reaches the advantages.
+    #[test]
+    fn targets_above_the_limit_by_hand() {
+        // γ = ½, V = 8, d = 3, costs 1, 0, and 5 at the end:  T = 1 + 4 − 3, 0 + 4 − 3, 5 − 3;  with V = 2: 0, 0, 2
+        let rows = [
+            (0.0, 0.0, 1.0, Running, None),
+            (0.0, 0.0, 0.0, Running, None),
+            (0.0, 0.0, 5.0, Terminated, Some(0.0)),
+        ];
+        let discount = Discount { gamma_c: 0.5, lambda_c: 0.5, ..Discount::default() };
+        let kinds = [CostCritic::AboveLimit, CostCritic::RootAboveLimit, CostCritic::Value];
+        let (rollout, mut estimator) = (rollout(&rows), Estimator::for_limit(3.0));
+        let mut agent = agent(&kinds, [0.0, 0.0], &[[0.0, 8.0], [0.0, -2.0], [0.0, 8.0]]);
+        let batch = estimator.estimate(&rollout, &mut agent, &discount).unwrap();
+        assert_eq!(batch.costs[0].target, [2.0, 1.0, 2.0]);
+        assert_eq!(batch.costs[1].target, [0.0, 0.0, 2.0]);
+        assert_eq!(batch.adv_c[0], batch.adv_c[2]);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A = (A_r − w Â_c) / (1 + w),   Â_c = α Â_N + (1−α) Â_√F   each advantage divided by its root mean square
 //! L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)]
 //! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ 19                 once per epoch, unless w_max acts above the limit; then
-//! ln w_max ← ln w_max + η_w min(F̂, 1), w_max ≤ 19          the bound rises slowly instead
+//! w_max ← w_max + η_w min(F̂, 1),  w_max ≤ 19               the bound rises instead
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in
 //! `docs/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
@@ -63,7 +63,7 @@ epo_core::parameters! {
         /// Filter of the violation: `softplus`, or `relu`, which gives no penalty within the limit.
         pub smooth: Smooth = Smooth::Softplus,
         /// Sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the limit.
-        pub sharpness: f64 = 4.0,
+        pub sharpness: f64 = 8.0,
         /// Safety margin z, in standard errors of the measured cost. The cost settles that far below the limit. With 0
         /// it settles on the limit.
         pub margin: f64 = 1.0,
@@ -72,14 +72,14 @@ epo_core::parameters! {
         /// Upper bound on the exponent of Ψ.
         pub psi_max: f64 = 5.0,
         /// Penalty factor μ in the first epoch. A smaller μ is stricter.
-        pub mu_init: f64 = 1.0,
+        pub mu_init: f64 = 3.0,
         /// Rate η of μ: an epoch changes ln μ by −η F̂, and by at most η.
-        pub mu_rate: f64 = 0.08,
+        pub mu_rate: f64 = 0.16,
         /// Upper bound on the penalty's share w/(1 + w) of an update, in the first epoch.
-        pub share_max: f64 = 0.8,
-        /// Rate η_w of that bound: an epoch above the limit in which it acts raises ln w_max by η_w F̂, and by at most η_w.
+        pub share_max: f64 = 0.5,
+        /// Rate η_w of that bound: an epoch above the limit in which it acts raises w_max by η_w F̂, and by at most η_w.
         /// The share never exceeds 0.95.
-        pub share_rate: f64 = 0.005,
+        pub share_rate: f64 = 0.15,
         /// Half-width ε of the clip of the probability ratio.
         pub clip: f64 = 0.2,
     }
@@ -116,19 +116,20 @@ impl AlgoSpec for EpoParams {
         not_negative(&[("algo.margin", self.margin), ("algo.share_rate", self.share_rate)])?;
         let share = [("algo.share_max", self.share_max)];
         require(&share, |v| (0.5..1.0).contains(&v), "must be at least 0.5 and below 1")?;
-        let [near, far] = self.alpha_thresholds;
-        require(
-            &[("algo.alpha_thresholds", near)],
-            |v| v <= far,
-            "must be two numbers, the smaller one first",
-        )?;
-        require(&[("algo.alpha_thresholds", far)], |_| true, "must be a finite number")?;
+        check_thresholds(self.alpha_thresholds)?;
         check_psi_max(self.psi_max)
     }
 
     fn method(&self, _update: &UpdateConfig, _discount: &Discount) -> Method {
         Method::FirstOrder(Box::new(Epo::new(self.clone())))
     }
+}
+
+/// Checks the thresholds of α.
+pub(crate) fn check_thresholds([near, far]: [f64; 2]) -> Result<(), UpdateError> {
+    let key = "algo.alpha_thresholds";
+    require(&[(key, near)], |v| v <= far, "must be two numbers, the smaller one first")?;
+    require(&[(key, far)], |_| true, "must be a finite number")
 }
 
 /// Checks the upper bound on the exponent of Ψ.
@@ -220,7 +221,7 @@ impl Objective for Epo {
         self.weight = weight.min(w_max);
         let distance = self.f_hat.clamp(-1.0, 1.0);
         self.next = if distance > 0.0 && self.weight < weight {
-            EpoState { mu, w_max: (w_max * (p.share_rate * distance).exp()).min(W_MAX.max(w_max)) }
+            EpoState { mu, w_max: (w_max + p.share_rate * distance).min(W_MAX.max(w_max)) }
         } else {
             EpoState { mu: (mu.ln() - p.mu_rate * distance).exp().min(W_MAX.max(p.mu_init)), w_max }
         };
@@ -347,13 +348,13 @@ mod tests {
         let mut epo = Epo::new(params);
         for k in 0..100 {
             epo.begin(CostReading::new(1000.0, 25.0).unwrap());
-            let want = 3.0 * (0.01 * f64::from(k)).exp();
+            let want = 3.0 + 0.01 * f64::from(k);
             assert!((epo.weight - want).abs() < 1e-9, "w/(1 + w) = 0.75 at first: {}", epo.weight);
         }
         assert_eq!(epo.next.mu, EpoParams::default().mu_init);
         epo.begin(CostReading::new(25.0, 25.0).unwrap());
         assert!(epo.weight <= 1.0, "no weight is left over from the way down: {}", epo.weight);
-        for _ in 0..1000 {
+        for _ in 0..2000 {
             epo.begin(CostReading::new(1000.0, 25.0).unwrap());
         }
         assert_eq!(epo.weight, W_MAX);
@@ -361,7 +362,8 @@ mod tests {
 
     #[test]
     fn mu_rises_as_readily_as_it_falls_and_stays_in_its_bounds() {
-        let params = EpoParams { mu_rate: 0.1, margin: 0.0, ..EpoParams::default() };
+        let params =
+            EpoParams { mu_init: 1.0, mu_rate: 0.1, margin: 0.0, share_max: 0.95, ..EpoParams::default() };
         let step = |f_hat: f64| at(f_hat, params.clone()).next.mu.ln();
         for f in [0.05, 0.2] {
             assert!((step(f) + 0.1 * f).abs() < 1e-12 && (step(-f) - 0.1 * f).abs() < 1e-12, "F̂ = {f}");

@@ -245,7 +245,7 @@ impl Actor<'_> {
             let ActorBuffers { ws, old, new, logp, kl, ratio, .. } = &mut *self.buffers;
             self.policy.dist(&rollout.obs, ws, new);
             new.log_prob(&rollout.action, logp);
-            *kl = match config.kl_direction {
+            *kl = match self.objective.kl_direction().unwrap_or(config.kl_direction) {
                 KlDirection::OldNew => old.kl(new),
                 KlDirection::NewOld => new.kl(old),
             };

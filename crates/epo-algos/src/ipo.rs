@@ -5,10 +5,9 @@
 //! here     p = κ / (d − J_c)  if J_c < d, at most p_max;   p = p_max if J_c ≥ d
 //!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c/σ_c) / (1 + p),   σ_c = deviation of a step's cost
 //! ```
-//! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`, whose maintainers dropped the
-//! logarithm because it is undefined where the policy violates and explodes at the limit. OmniSafe normalises costs
-//! before they reach the critic (`cost_normalize`), hence σ_c. Deviation: OmniSafe adds 1e-8 to the denominator; the case
-//! `J_c = d` is written out instead, with the same result.
+//! Source: Liu, Ding & Liu, AAAI 2020, in the form of OmniSafe's `IPO`. It drops the logarithm, which is undefined where
+//! the policy violates the limit. OmniSafe normalises costs before they reach the critic (`cost_normalize`), hence σ_c.
+//! Deviation: OmniSafe adds 1e-8 to the denominator; the case `J_c = d` is written out instead, with the same result.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};

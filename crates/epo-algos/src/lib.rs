@@ -8,6 +8,11 @@
 //! and stops at the KL bound. [`AlgoSpec`] is the description of an algorithm, in the algorithm's own file.
 //! [`AlgoConfig`] lists all of them. `docs/algorithms.md` compares them; `docs/epo.md` maps the EPO paper to this code.
 
+#![deny(
+    clippy::too_many_arguments,
+    reason = "what the functions of an update share has a name: `UpdateContext`"
+)]
+
 mod agent;
 mod appo;
 mod auto;
@@ -18,6 +23,7 @@ mod cpo;
 mod critics;
 mod dual;
 mod epo;
+mod epo_literal;
 mod epo_released;
 mod first_order;
 mod gae;
@@ -40,6 +46,7 @@ pub use config::{AlgoConfig, AlgoInfo, AlgoSpec, Method};
 pub use cpo::{Cpo, CpoParams, Dual};
 pub use dual::Multiplier;
 pub use epo::{Epo, EpoParams, Pmn, QuadStream};
+pub use epo_literal::{CostTargets, EpoLiteral, EpoLiteralParams, ViolationUnit};
 pub use epo_released::{EpoReleased, EpoReleasedParams};
 pub use first_order::{FirstOrder, KlDirection, UpdateConfig};
 pub use gae::gae;

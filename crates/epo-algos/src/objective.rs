@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use epo_core::{CostReading, Metric};
 use serde_json::Value;
 
-use crate::{Agent, Batch};
+use crate::{Agent, Batch, KlDirection};
 
 /// The samples of a loss. All slices have one entry per sample.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,11 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
     /// evaluation of the whole batch between passes is left out.
     fn reads_whole_batch(&self) -> bool {
         false
+    }
+
+    /// The divergence of the KL stop, if the algorithm asks for one. Otherwise it is `train.kl_direction`.
+    fn kl_direction(&self) -> Option<KlDirection> {
+        None
     }
 
     /// Returns the loss, which is minimised, and overwrites `dlogp` with `∂L/∂logp_i`.
@@ -135,21 +140,21 @@ pub enum UpdateError {
     /// A number that should be finite is not. It has not reached a parameter.
     #[error("{what} is {value} ({place})")]
     NotFinite {
-        /// Which quantity.
+        /// Name of the quantity.
         what: Cow<'static, str>,
-        /// NaN or an infinity.
+        /// Its value: NaN or an infinity.
         value: f64,
-        /// Sample, pass and minibatch.
+        /// Place in the update: sample, pass and minibatch.
         place: String,
     },
     /// A setting that makes no sense.
     #[error("{key} = {value}: {reason}")]
     Config {
-        /// Dotted name.
+        /// Key of the setting, such as `algo.clip`.
         key: &'static str,
-        /// As given.
+        /// Value that was given.
         value: f64,
-        /// What it should be.
+        /// Rule that the value breaks.
         reason: &'static str,
     },
 }

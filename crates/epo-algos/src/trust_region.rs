@@ -37,13 +37,13 @@ struct Piece {
 /// A policy compared with the one that acted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trial {
-    /// `E[ρ A_r]`.
+    /// Reward surrogate `E[ρ A_r]`.
     pub(crate) surr_r: f64,
-    /// `E[ρ A_c]`.
+    /// Cost surrogate `E[ρ A_c]`.
     pub(crate) surr_c: f64,
     /// `KL(old ‖ new)`, summed over action dimensions, mean over states.
     pub(crate) kl: f64,
-    /// Mean ratio.
+    /// Mean probability ratio ρ.
     pub(crate) ratio: f64,
 }
 

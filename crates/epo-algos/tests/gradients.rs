@@ -1,8 +1,8 @@
 //! Claim: for every objective, `dlogp` is the derivative of the loss, and it reaches the parameters through the network.
 
 use epo_algos::{
-    AlgoConfig, CostClip, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams, Pmn, QuadStream,
-    Smooth,
+    AlgoConfig, CostClip, EpoLiteralParams, EpoParams, EpoReleasedParams, Minibatch, Objective, P3oParams,
+    Pmn, QuadStream, Smooth, ViolationUnit,
 };
 use epo_core::{ActionSpace, CostReading, Purpose, Stream};
 use epo_nn::Policy;
@@ -13,6 +13,13 @@ fn configs() -> Vec<AlgoConfig> {
     let epo = EpoParams::default;
     all.extend([
         AlgoConfig::EpoReleased(EpoReleasedParams { normalize_loss: false, mu: 1.0, ..Default::default() }),
+        AlgoConfig::EpoLiteral(EpoLiteralParams { cost_clip: CostClip::Max, ..Default::default() }),
+        AlgoConfig::EpoLiteral(EpoLiteralParams {
+            per_minibatch: false,
+            divide_loss: true,
+            unit: ViolationUnit::Limit,
+            ..Default::default()
+        }),
         AlgoConfig::Epo(EpoParams { smooth: Smooth::Relu, pmn: Pmn::Quadratic, ..epo() }),
         AlgoConfig::Epo(EpoParams { quad_stream: QuadStream::Shared, ..epo() }),
         AlgoConfig::P3o(P3oParams {

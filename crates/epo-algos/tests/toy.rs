@@ -11,8 +11,8 @@ mod common;
 
 use common::{BEST_RETURN, LIMIT, Learner};
 use epo_algos::{
-    AlgoConfig, AppoParams, CpoParams, EpoParams, EpoReleasedParams, IpoParams, P3oParams, Pmn, PpoLagParams,
-    QuadStream, Smooth,
+    AlgoConfig, AppoParams, CpoParams, EpoLiteralParams, EpoParams, EpoReleasedParams, IpoParams, P3oParams,
+    Pmn, PpoLagParams, QuadStream, Smooth,
 };
 
 /// Epochs of EPO. Its μ changes in proportion to the violation: an epoch a tenth above the limit changes it by 0.8 %.
@@ -59,6 +59,12 @@ fn expected(algo: &AlgoConfig) -> Option<Case> {
             case(100, AlgoConfig::Ipo(params), AlgoConfig::Ipo(no_penalty))
         }
         AlgoConfig::Ppo(_) => None,
+        AlgoConfig::EpoLiteral(params) => {
+            // A μ that only decreases ends far below the limit.
+            let working = EpoLiteralParams { mu_decay: 1.0, ..params };
+            let slack = EpoLiteralParams { mu_init: 1e6, ..working.clone() };
+            case(EPO_EPOCHS, AlgoConfig::EpoLiteral(working), AlgoConfig::EpoLiteral(slack))
+        }
         AlgoConfig::EpoReleased(params) => {
             let working = EpoReleasedParams { mu: 3.0, ..params.clone() };
             let slack = EpoReleasedParams { mu: 1e6, normalize_loss: false, ..params };

@@ -70,7 +70,7 @@ enum Command {
     Algos(commands::algos::Args),
     /// List the tasks with their sizes, rewards and costs
     Tasks(commands::tasks::Args),
-    /// Replay recorded reference episodes and report the largest differences
+    /// Step recorded reference episodes and report the largest differences
     Parity(commands::parity::Args),
     /// Measure speed, or compare the two physics simulations
     Bench(commands::bench::Args),

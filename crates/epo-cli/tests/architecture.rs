@@ -143,9 +143,35 @@ fn every_file_and_function_of_the_picture_exists() {
             assert!(found, "{file} has no function {function}");
         }
     }
-    for verb in ["collect", "estimate", "measure", "update", "record", "evaluate", "checkpoint"] {
-        assert!(text.contains(&format!("│   │  {verb} ")), "the picture has no {verb}");
-    }
+}
+
+/// This test fails if the loop makes its stages in another order than its header and the picture name them.
+#[test]
+fn the_stages_have_one_order_in_the_loop_its_header_and_the_picture() {
+    const STAGES: [(&str, &str); 6] = [
+        ("collect", ".collect("),
+        ("estimate", ".estimate("),
+        ("measure", ".measure("),
+        ("update", ".update("),
+        ("evaluate", ".evaluate_if_due("),
+        ("record", ".record("),
+    ];
+    let source = fs::read_to_string(root().join("crates/epo-lab/src/train.rs")).unwrap();
+    let picture = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let body = source.split("fn one_epoch(").nth(1).unwrap().split("\n    }\n").next().unwrap();
+    let header: String =
+        source.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
+    let in_order = |place: &str, text: &str, words: Vec<String>| {
+        let at: Vec<usize> = words
+            .iter()
+            .map(|word| text.find(word).unwrap_or_else(|| panic!("{place} has no `{word}`")))
+            .collect();
+        assert!(at.is_sorted(), "{place}: {words:?} are at {at:?}");
+    };
+    let all = || STAGES.iter().map(|(stage, _)| *stage).chain(["checkpoint"]);
+    in_order("one_epoch", body, STAGES.iter().map(|(_, call)| (*call).to_owned()).collect());
+    in_order("the header of train.rs", &header, all().map(|stage| format!("\n//! {stage} ")).collect());
+    in_order("the picture", &picture, all().map(|stage| format!("│   │  {stage} ")).collect());
 }
 
 fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -57,7 +57,7 @@ fn an_episode_of_training_is_replayed() {
     let id = overview["runs"][0]["id"].as_str().unwrap();
     let answer = get(&address, &format!("/replay?run={id}&episode=2"));
     assert!(answer.starts_with("HTTP/1.1 200"), "{}", &answer[..answer.len().min(500)]);
-    assert!(answer.contains("the very actions of training"), "the last epoch is replayed exactly");
+    assert!(answer.contains("exactly the actions of training"), "the last epoch is replayed exactly");
     let missing = get(&address, &format!("/replay?run={id}&episode=3"));
     assert!(
         missing.starts_with("HTTP/1.1 404") && missing.ends_with("The run has no such episode."),

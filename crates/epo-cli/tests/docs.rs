@@ -355,7 +355,13 @@ fn the_glossary_has_every_metric_and_no_other() {
     let listed: Vec<&str> = rows.filter_map(|line| quoted(line).next()).collect();
     let recorded = EpochRecord::columns(epo_algos::report::ALL, true);
     let recorded: BTreeSet<&str> = recorded.iter().map(|metric| metric.key).collect();
-    assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), recorded);
+    let distinct: BTreeSet<&str> = listed.iter().copied().collect();
+    let missing: Vec<_> = recorded.difference(&distinct).collect();
+    let unknown: Vec<_> = distinct.difference(&recorded).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "docs/glossary.md: add rows for {missing:?}, remove those of {unknown:?}"
+    );
     assert_eq!(listed.len(), recorded.len(), "a metric is listed twice");
 }
 
@@ -373,14 +379,14 @@ fn the_page_of_an_algorithm_names_the_metrics_of_its_own() {
             "Measured results",
             "Deviations",
         ] {
-            assert!(page.contains(&format!("\n## {section}\n")), "{name} has no section {section}");
+            assert!(page.contains(&format!("\n## {section}\n")), "docs/{name}.md has no section {section}");
         }
         let section = page.split_once("\n## Metrics it writes\n").unwrap().1.split("\n## ").next().unwrap();
         let named: BTreeSet<&str> = section.lines().flat_map(quoted).filter(|word| own(word)).collect();
         let metrics = config.metrics();
         let reported: BTreeSet<&str> =
             metrics.iter().map(|metric| metric.key).filter(|key| own(key)).collect();
-        assert_eq!(named, reported, "{name}");
+        assert_eq!(named, reported, "docs/{name}.md, section \"Metrics it writes\"");
     }
 }
 

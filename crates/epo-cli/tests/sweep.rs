@@ -38,6 +38,8 @@ fn a_sweep_killed_at_any_moment_ends_with_the_same_results() {
     let file = format!("{TINY}[grid]\nrun.algo = [\"epo\", \"ppo\"]\nrun.seed = [0, 1]\n");
     std::fs::write(dir.path().join("s.toml"), file).unwrap();
     let whole = epo(dir.path(), &["sweep", "s.toml", "--out", "whole"]);
+    let hint = concat!("run: ", env!("CARGO_BIN_EXE_epo"), " report 'whole/runs'"); // `epo` may not be in the search path
+    assert!(text(&whole.stderr).contains(hint), "{}", text(&whole.stderr));
     assert!(whole.status.success(), "{}", text(&whole.stderr));
     assert_eq!(text(&whole.stdout).matches("| done  |").count(), 4, "{}", text(&whole.stdout));
     for i in 0..5 {
@@ -127,11 +129,14 @@ fn a_wrong_file_is_refused_before_anything_runs() {
             "[base]\nalgo.clip = 0.1\n[grid]\nrun.algo = [\"ppo\", \"cpo\"]\n",
             "run.algo = \"cpo\": there is no `algo.clip`",
         ),
+        ("[grid\nrun.seed = [1]\n", "TOML parse error at line 1"),
+        ("[run]\nseed = 1\n", "below [base] or [grid]"),
     ] {
         std::fs::write(dir.path().join("s.toml"), file).unwrap();
         let got = epo(dir.path(), &["sweep", "s.toml", "--out", "o"]);
         assert_eq!(got.status.code(), Some(2), "{}", text(&got.stderr));
-        assert!(text(&got.stderr).contains(part), "{}", text(&got.stderr));
+        let stderr = text(&got.stderr);
+        assert!(stderr.starts_with("error: s.toml: ") && stderr.contains(part), "{stderr}");
         assert!(!dir.path().join("o").exists(), "a run was started");
     }
     assert_eq!(epo(dir.path(), &["sweep", "none.toml"]).status.code(), Some(74));

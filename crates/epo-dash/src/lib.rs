@@ -1,7 +1,7 @@
 //! A web page that shows runs while they train.
 //!
 //! ```text
-//! run folders ──folder, tail──▶ runs ──store──▶ groups ──view──▶ JSON, CSV ──server──▶ the page
+//! run folders ──folder, tail──▶ runs ──store──▶ groups ──view, curves──▶ JSON, CSV ──server──▶ the page
 //! ```
 //! [`Dashboard::bind`] takes a port and [`Dashboard::serve`] answers requests until the process ends. The server reads
 //! run folders of this program and of OmniSafe and never writes. It answers only requests for its own address
@@ -9,9 +9,11 @@
 //! an id, never by a path.
 
 mod answer;
+mod curves;
 mod episodes;
 mod folder;
 mod guard;
+mod rows;
 mod run;
 mod server;
 mod store;

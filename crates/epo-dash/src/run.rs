@@ -2,52 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use epo_algos::report as metrics;
 use epo_report::history::{Identity, Source};
 use epo_report::printable;
 
 use crate::folder::Folder;
+use crate::rows::{COST, Places, RET, Rows, Sums, TIME};
 use crate::tail::{MOST_ROW, NewRows, Tail};
-
-/// A quantity that curves can show.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quantity {
-    /// Name in requests and answers.
-    pub(crate) key: &'static str,
-    /// Column of `progress.csv`.
-    column: &'static str,
-}
-
-macro_rules! quantities {
-    ($($name:ident = $place:literal, $key:literal, $column:expr;)*) => {
-        /// Quantities in the order in which rows are stored. The last one is computed, not read.
-        pub(crate) const QUANTITIES: [Quantity; 17] = [$(Quantity { key: $key, column: $column }),*];
-        $(pub(crate) const $name: usize = $place;)*
-    };
-}
-
-quantities! {
-    RET = 0, "ret", "Metrics/EpRet";
-    COST = 1, "cost", "Metrics/EpCost";
-    TIME = 2, "time", "Time/Total";
-    FPS = 3, "fps", "Time/FPS";
-    _MU = 4, "mu", metrics::MU.key;
-    _ALPHA = 5, "alpha", metrics::ALPHA.key;
-    _PSI = 6, "psi", metrics::PSI.key;
-    _WEIGHT = 7, "weight", metrics::COST_WEIGHT.key;
-    _F = 8, "f", metrics::F_HAT.key;
-    _LAMBDA = 9, "lambda", metrics::LAMBDA.key;
-    _KAPPA = 10, "kappa", metrics::KAPPA.key;
-    _EXPLAINED_R = 11, "explained_r", metrics::EXPLAINED_R.key;
-    _EXPLAINED_C = 12, "explained_c", metrics::EXPLAINED_C.key;
-    _KL = 13, "kl", metrics::KL.key;
-    _FEASIBLE = 14, "feasible", "Metrics/FeasibleRate";
-    _ENTROPY = 15, "entropy", metrics::ENTROPY.key;
-    EXCESS = 16, "excess", "";
-}
-
-/// Maximum number of rows that are kept of a run. Of a longer run, every second, fourth, … row is kept.
-const MOST_ROWS: usize = 4096;
 
 /// A run that writes nothing for this time, and for ten of its epochs, is not training any more.
 const SILENT: Duration = Duration::from_secs(60);
@@ -83,38 +43,6 @@ impl State {
     }
 }
 
-/// Rows of `progress.csv`, column by column.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    /// Epoch of each kept row, from 0.
-    pub(crate) epoch: Vec<u32>,
-    /// Environment steps at the end of each kept row.
-    pub(crate) steps: Vec<f64>,
-    /// Values of [`QUANTITIES`]; NaN if the cell is empty. A quantity that the file lacks is an empty list.
-    pub(crate) values: Vec<Vec<f32>>,
-    /// Every `stride`-th row is kept.
-    stride: usize,
-}
-
-/// Sums over all rows, also over those that are not kept.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums {
-    /// Number of rows, which is the number of finished epochs.
-    pub(crate) epochs: usize,
-    /// Number of rows with a cost.
-    pub(crate) counted: usize,
-    /// Number of rows with a cost above the limit.
-    above: usize,
-    /// Sum of `max(0, cost − limit)`.
-    excess: f64,
-    /// Row from which on no cost is above the limit.
-    stays_from: Option<usize>,
-    /// Environment steps.
-    pub(crate) steps: f64,
-    /// Number of rows that could not be read.
-    broken: usize,
-}
-
 /// Results of a run, in the words of `epo_report::RunResults`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Results {
@@ -128,31 +56,6 @@ pub(crate) struct Results {
 
 /// Fraction of the steps at the end of a run over which final values are averaged, as in reports.
 const FINAL_SHARE: f64 = 0.1;
-
-/// Indices of the columns that are read.
-#[derive(Debug)]
-struct Places {
-    columns: usize,
-    steps: usize,
-    /// For each column of the file: the quantity that it holds.
-    quantity: Vec<Option<usize>>,
-}
-
-impl Places {
-    fn of(header: &str) -> Result<Self, String> {
-        let names: Vec<&str> = header.split(',').map(|c| c.trim().trim_matches('"')).collect();
-        let find = |name: &str| names.iter().position(|c| *c == name);
-        let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
-        need(QUANTITIES[RET].column)?;
-        need(QUANTITIES[COST].column)?;
-        let of = |name: &&str| QUANTITIES[..EXCESS].iter().position(|q| q.column == *name);
-        Ok(Self {
-            columns: names.len(),
-            steps: need("TotalEnvSteps")?,
-            quantity: names.iter().map(of).collect(),
-        })
-    }
-}
 
 /// A run folder and everything that was read from it.
 #[derive(Debug)]
@@ -445,84 +348,6 @@ impl Run {
     }
 }
 
-impl Rows {
-    fn start(&mut self) {
-        self.stride = 1;
-        self.values = vec![Vec::new(); QUANTITIES.len()];
-    }
-
-    /// Last value of a quantity that is a number.
-    pub(crate) fn last(&self, quantity: usize) -> Option<f64> {
-        self.values.get(quantity)?.iter().rev().find(|v| v.is_finite()).map(|&v| f64::from(v))
-    }
-
-    fn push(&mut self, line: &str, places: &Places, limit: Option<f64>, sums: &mut Sums) {
-        let mut row = [f32::NAN; QUANTITIES.len()];
-        let (mut steps, mut columns) = (f64::NAN, 0);
-        for (i, cell) in line.split(',').enumerate() {
-            columns += 1;
-            if i == places.steps {
-                steps = cell.trim().parse().unwrap_or(f64::NAN);
-            } else if let Some(Some(q)) = places.quantity.get(i) {
-                row[*q] = cell.trim().parse().ok().filter(|v: &f32| v.is_finite()).unwrap_or(f32::NAN);
-            }
-        }
-        if columns != places.columns || !(steps.is_finite() && steps > sums.steps) {
-            sums.broken += 1;
-            return;
-        }
-        sums.steps = steps;
-        let (epoch, cost) = (sums.epochs, f64::from(row[COST]));
-        sums.epochs += 1;
-        if let Some(limit) = limit.filter(|_| cost.is_finite()) {
-            sums.counted += 1;
-            if cost > limit {
-                sums.above += 1;
-                sums.excess += cost - limit;
-                sums.stays_from = None;
-            } else {
-                sums.stays_from.get_or_insert(epoch);
-            }
-            row[EXCESS] = sums.excess as f32;
-        }
-        if epoch % self.stride != 0 {
-            return;
-        }
-        self.epoch.push(epoch as u32);
-        self.steps.push(steps);
-        for (q, value) in row.into_iter().enumerate() {
-            if q == EXCESS || places.quantity.contains(&Some(q)) {
-                self.values[q].push(value);
-            }
-        }
-        if self.steps.len() > MOST_ROWS {
-            self.thin();
-        }
-    }
-
-    /// Frees memory that more rows would have used.
-    fn shrink(&mut self) {
-        self.epoch.shrink_to_fit();
-        self.steps.shrink_to_fit();
-        self.values.iter_mut().for_each(Vec::shrink_to_fit);
-    }
-
-    /// Keeps every second row.
-    fn thin(&mut self) {
-        fn halve<T>(list: &mut Vec<T>) {
-            let mut i = 0;
-            list.retain(|_| {
-                i += 1;
-                i % 2 == 1
-            });
-        }
-        halve(&mut self.epoch);
-        halve(&mut self.steps);
-        self.values.iter_mut().for_each(halve);
-        self.stride *= 2;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -530,6 +355,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::rows::{EXCESS, MOST_ROWS, QUANTITIES};
 
     pub(crate) const HEADER: &str = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Total,Penalty/Mu";
 
@@ -568,9 +394,10 @@ mod tests {
         assert_eq!(run.state, State::Done);
         assert_eq!(run.remark(), "1 row of progress.csv is broken and left out.");
         let results = run.results().unwrap();
+        let mu = QUANTITIES.iter().position(|q| q.key == "mu").unwrap();
         assert_eq!((results.ret, results.cost, results.stays_from), (3.0, 24.0, Some(2)));
         assert_eq!(results.above, Some(1.0 / 3.0));
-        assert_eq!(run.rows.values[_MU], [0.5, 0.4, 0.3, 0.2]);
+        assert_eq!(run.rows.values[mu], [0.5, 0.4, 0.3, 0.2]);
         assert_eq!(run.rows.values[EXCESS][1..], [5.0, 5.0, 5.0]);
         assert_eq!(run.epoch_at(Some(250.0), None), Some((2, 200.0, 300.0)));
         assert_eq!(run.epoch_at(None, Some(1.5 / 3600.0)), Some((1, 100.0, 200.0)));

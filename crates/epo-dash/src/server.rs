@@ -23,10 +23,11 @@ use tokio::sync::Semaphore;
 
 use crate::Replays;
 use crate::answer::{self, Sending};
+use crate::curves::{self, CurvesQuery};
 use crate::episodes::Episodes;
 use crate::guard::{COOKIE, Guard};
 use crate::store::{Store, read};
-use crate::view::{self, CurvesQuery, OverviewQuery, RunsQuery};
+use crate::view::{self, OverviewQuery, RunsQuery};
 
 /// Maximum number of open connections. Further clients wait.
 const MOST_CONNECTIONS: usize = 4000;
@@ -298,13 +299,13 @@ fn router(app: Arc<App>, sending: Sending) -> Router {
             curves,
             get(|ask: Ask, Query(q): Query<CurvesQuery>| async move {
                 let version = ask.app.store.task_version(&q.task);
-                ask.json(version, move |app| Ok(view::curves(&app.store, &q))).await
+                ask.json(version, move |app| Ok(curves::curves(&app.store, &q))).await
             }),
         )
         .route(
             curves_csv,
             get(|ask: Ask, Query(q): Query<CurvesQuery>| async move {
-                ask.csv("curves.csv", move |app| view::curves_csv(&app.store, &q)).await
+                ask.csv("curves.csv", move |app| curves::curves_csv(&app.store, &q)).await
             }),
         )
         .route(

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use epo_report::groups::{Label, Place, Settings, labels, place};
 use epo_report::history::find_runs;
+use epo_report::labels::{Label, Place, Settings, labels, place};
 use rayon::prelude::*;
 
 use crate::folder::Folder;

@@ -3,8 +3,9 @@
 //! ```text
 //! defaults (this file; the algorithm's own in its file)  <  preset of the task's family  <  file  <  --set key=value
 //! ```
-//! The defaults are those of the paper where it states them. Code that computes sees only a [`ResolvedRun`]: every
-//! number is concrete and checked against the others. It is saved as `config.toml`, and that file repeats the run.
+//! `docs/configuration.md` lists the defaults, and `docs/decisions.md` has the reasons. Code that computes sees only a
+//! [`ResolvedRun`]: every number is concrete and checked against the others. It is saved as `config.toml`, and that file
+//! repeats the run.
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
 use epo_core::TaskFamily;

@@ -210,10 +210,10 @@ pub fn load_policy(
 pub struct Spread {
     /// Mean.
     pub mean: f64,
-    /// Standard deviation; 0 for a single value.
-    pub std: f64,
-    /// 95 % confidence interval of the mean; the mean itself for a single value.
-    pub ci95: [f64; 2],
+    /// Standard deviation; `None` for a single value.
+    pub std: Option<f64>,
+    /// 95 % confidence interval of the mean; `None` for a single value.
+    pub ci95: Option<[f64; 2]>,
 }
 
 impl Spread {
@@ -222,9 +222,9 @@ impl Spread {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;
         let squares = values.map(|x| (x - mean) * (x - mean)).sum::<f64>();
-        let std = if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
-        let half = if n > 1.0 { student_t(0.95, n - 1.0) * std / n.sqrt() } else { 0.0 };
-        Self { mean, std, ci95: [mean - half, mean + half] }
+        let std = (n > 1.0).then(|| (squares / (n - 1.0)).sqrt());
+        let half = std.map(|std| student_t(0.95, n - 1.0) * std / n.sqrt());
+        Self { mean, std, ci95: half.map(|half| [mean - half, mean + half]) }
     }
 }
 
@@ -341,8 +341,8 @@ impl CostSpread {
         let mut spread = Spread::of(episodes.iter().map(|e| e.cost));
         let mut costs: Vec<f64> = episodes.iter().map(|e| e.cost).collect();
         costs.sort_by(f64::total_cmp);
-        if costs[0] >= 0.0 {
-            spread.ci95[0] = spread.ci95[0].max(0.0);
+        if let Some([low, _]) = spread.ci95.as_mut().filter(|_| costs[0] >= 0.0) {
+            *low = low.max(0.0);
         }
         let median = (costs[(costs.len() - 1) / 2] + costs[costs.len() / 2]) / 2.0;
         Self { spread, median, p_feasible: within as f64 / episodes.len() as f64, limit }
@@ -357,9 +357,19 @@ mod tests {
     fn the_interval_is_that_of_students_t() {
         // 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, so ± 4.3027/√3 = 2.4842
         let spread = Spread::of([1.0, 2.0, 3.0].into_iter());
-        assert_eq!((spread.mean, spread.std), (2.0, 1.0));
-        assert!((spread.ci95[1] - 4.4842).abs() < 1e-4, "{spread:?}");
-        assert_eq!(Spread::of([5.0].into_iter()).ci95, [5.0, 5.0]);
+        assert_eq!((spread.mean, spread.std), (2.0, Some(1.0)));
+        assert!((spread.ci95.unwrap()[1] - 4.4842).abs() < 1e-4, "{spread:?}");
+    }
+
+    /// This test fails if one episode is shown with an interval of width 0, as if the mean were known exactly.
+    #[test]
+    fn a_single_value_has_no_interval() {
+        let spread = Spread::of([5.0].into_iter());
+        assert_eq!(spread, Spread { mean: 5.0, std: None, ci95: None });
+        assert_eq!(
+            serde_json::to_value(spread).unwrap(),
+            serde_json::json!({"mean": 5.0, "std": null, "ci95": null})
+        );
     }
 
     #[test]
@@ -378,11 +388,12 @@ mod tests {
     fn the_interval_of_a_cost_does_not_go_below_zero() {
         let episode = |cost| Episode { ret: 0.0, cost, len: 1 };
         let cost = CostSpread::of(&[episode(0.0), episode(320.0)], 25.0);
-        assert_eq!((cost.spread.ci95[0], cost.median), (0.0, 160.0));
-        assert!(cost.spread.ci95[1] > 2000.0, "{cost:?}");
+        let [low, high] = cost.spread.ci95.unwrap();
+        assert_eq!((low, cost.median), (0.0, 160.0));
+        assert!(high > 2000.0, "{cost:?}");
         let negative = CostSpread::of(&[episode(-1.0), episode(320.0)], 25.0);
         assert!(
-            negative.spread.ci95[0] < -1000.0,
+            negative.spread.ci95.unwrap()[0] < -1000.0,
             "an environment whose costs are negative keeps Student's interval"
         );
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use epo_core::Env;
-use epo_theory::{Cmdp, Evaluation, SolveError, TabularEnv, TabularPolicy, optimum};
+use epo_theory::{Cmdp, PolicyValues, SolveError, TabularEnv, TabularPolicy, optimum};
 use serde::Serialize;
 
 use crate::LabError;
@@ -130,7 +130,7 @@ pub fn run_job(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     let (mut costs, mut ret) = (Vec::new(), f64::NAN);
     while !trainer.is_finished() {
         trainer.one_epoch(|| 0.0)?;
-        let Evaluation { j_r, j_c, .. } = learned(&trainer, cmdp).evaluate(cmdp);
+        let PolicyValues { j_r, j_c, .. } = learned(&trainer, cmdp).evaluate(cmdp);
         costs.push(j_c[0]);
         ret = j_r;
         if !go_on() {

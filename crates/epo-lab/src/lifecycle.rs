@@ -266,7 +266,7 @@ impl<'a> Trainer<'a> {
             dir: dir.to_owned(),
             make_env,
             collector,
-            estimator: Estimator::default(),
+            estimator: Estimator::for_limit(run.run.limit),
             agent,
             algorithm,
             episodes: EpisodeWindow::default(),

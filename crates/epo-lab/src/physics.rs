@@ -89,7 +89,7 @@ impl PlayedPolicy {
 
 /// Numbers of episodes and threads of a comparison.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct ComparisonPlan {
     /// Number of episodes per policy and physics in the first batch.
     pub episodes: usize,
     /// Maximum number of episodes per policy and physics.
@@ -159,7 +159,7 @@ fn p(row: &MetricComparison) -> f64 {
 pub fn compare(
     task: &str,
     player: &PlayedPolicy,
-    plan: Plan,
+    plan: ComparisonPlan,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<MetricComparison>, LabError> {

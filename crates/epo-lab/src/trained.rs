@@ -129,8 +129,10 @@ impl TrainedPolicy {
         for ((kind, critic), unit) in cost {
             let output = predict(&critic.net, *unit);
             values.push(match kind {
-                CostCritic::Value => ("cost", output),
-                CostCritic::Root => ("cost_far", output.iter().map(|u| u * u).collect()),
+                CostCritic::Value | CostCritic::AboveLimit => ("cost", output),
+                CostCritic::Root | CostCritic::RootAboveLimit => {
+                    ("cost_far", output.iter().map(|u| u * u).collect())
+                }
                 CostCritic::Variance => ("cost_variance", output),
             });
         }

@@ -32,21 +32,23 @@ const TASKS: [&str; 2] = ["SafetyPointGoal1-v0", "SafetySwimmerVelocity-v1"];
 
 /// Task, algorithm and hash. The header of this file says how to update the hashes.
 const HASHES: &[(&str, &str, &str)] = &[
-    ("SafetyPointGoal1-v0", "epo", "06a77a9ca731e4a5"),
+    ("SafetyPointGoal1-v0", "epo", "8dc63df58041b49d"),
     ("SafetyPointGoal1-v0", "p3o", "99f537a536c15c63"),
     ("SafetyPointGoal1-v0", "ppo-lag", "f75b0bbee6bf4331"),
     ("SafetyPointGoal1-v0", "cpo", "aed9b37c9f709db9"),
     ("SafetyPointGoal1-v0", "appo", "e561d272ec60281c"),
     ("SafetyPointGoal1-v0", "ipo", "9faff25d274a75e2"),
     ("SafetyPointGoal1-v0", "ppo", "b54bb6dd63852a4a"),
+    ("SafetyPointGoal1-v0", "epo-literal", "ff0141ede804f465"),
     ("SafetyPointGoal1-v0", "epo-released", "dba18b7e2af18a9d"),
-    ("SafetySwimmerVelocity-v1", "epo", "994e617826ebfce0"),
+    ("SafetySwimmerVelocity-v1", "epo", "825687de4f02144b"),
     ("SafetySwimmerVelocity-v1", "p3o", "b6c34a678f132ec3"),
     ("SafetySwimmerVelocity-v1", "ppo-lag", "74aa87b273202bd6"),
     ("SafetySwimmerVelocity-v1", "cpo", "59f220c943ac9693"),
     ("SafetySwimmerVelocity-v1", "appo", "bf14b359598f8807"),
     ("SafetySwimmerVelocity-v1", "ipo", "a698be87ba5e5aba"),
     ("SafetySwimmerVelocity-v1", "ppo", "e2eafda5a013ee3e"),
+    ("SafetySwimmerVelocity-v1", "epo-literal", "15703345cb8ec9a8"),
     ("SafetySwimmerVelocity-v1", "epo-released", "14ec72b59c6ba4e2"),
 ];
 

@@ -4,9 +4,16 @@
 //! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::place`], [`Sim::reset_placed`]). Names are resolved to
 //! ids when a task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
-//! The library is opened when the first model is compiled. It is searched in this order: the folder that the
-//! environment variable `MUJOCO_LIB_DIR` names, the folder of [`set_library_dir`], the folder of the program, `lib`
-//! beside that folder, the folder of the build, the places of the system's loader.
+//! The library is opened when the first model is compiled. If the environment variable `MUJOCO_LIB_DIR` is set, it is
+//! searched in that folder only. Otherwise it is searched in these folders, in this order:
+//!
+//! 1. the folder of [`set_library_dir`],
+//! 2. the folder of the program,
+//! 3. `lib` beside that folder,
+//! 4. `epo` in the user's data folder,
+//! 5. the folder of the build.
+//!
+//! The file must have the hash of the library that the program was built with.
 //!
 //! ```
 //! let xml = "<mujoco><worldbody><body name='ball' pos='0 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>";

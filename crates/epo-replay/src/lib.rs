@@ -124,7 +124,7 @@ pub struct PlayedEpisode {
     pub physics: Physics,
     /// One sentence that says which episode this is.
     pub what: String,
-    /// Whether these are the very actions of training.
+    /// Whether these are exactly the actions of training.
     pub exact: bool,
     /// The episode.
     pub recording: Recording,
@@ -356,7 +356,7 @@ impl Side {
 
     fn repeated(&self, which: String, snapshot: Snapshot, recording: Recording) -> PlayedEpisode {
         let what = format!(
-            "{which} These are the very actions of training: return, cost and length are those of the row."
+            "{which} These are exactly the actions of training: return, cost and length are those of the row."
         );
         let played = self.played(ActionMode::Sampled, what, true, recording);
         let (checkpoint, hash) = (snapshot.loaded.number, short(&snapshot.loaded.hash));

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use epo_core::Outcome;
-use epo_tasks::{Geom, Shape};
+use epo_tasks::rollout::DrawnGeom;
 use serde_json::{Value, json};
 
 use crate::recording::{Recording, Series};
@@ -70,7 +70,7 @@ fn pack(recording: &Recording) -> Value {
     let actions: Vec<f64> = recording.actions.iter().flatten().copied().collect();
     json!({
         "steps": recording.steps(), "dt": recording.dt, "robot": recording.robot, "runs": recording.runs,
-        "geoms": recording.geoms.iter().map(geom).collect::<Vec<_>>(),
+        "geoms": recording.geoms.iter().map(DrawnGeom::from).collect::<Vec<_>>(),
         "still": first.iter().map(|pose| pose.map(|v| v as f32)).collect::<Vec<_>>(),
         "moving": moving, "ranges": ranges,
         "positions": STANDARD.encode(positions), "turns": STANDARD.encode(turns),
@@ -101,22 +101,6 @@ fn floats(values: &[f64]) -> String {
 
 fn series(series: &Series) -> Value {
     json!({ "name": series.name, "values": floats(&series.values) })
-}
-
-fn geom(geom: &Geom) -> Value {
-    let shape = match geom.shape {
-        Shape::Plane => "plane",
-        Shape::Sphere => "sphere",
-        Shape::Capsule => "capsule",
-        Shape::Ellipsoid => "ellipsoid",
-        Shape::Cylinder => "cylinder",
-        Shape::Box => "box",
-        Shape::Other => "other",
-    };
-    json!({
-        "name": geom.name, "shape": shape, "size": geom.size.map(|v| v as f32), "rgba": geom.rgba,
-        "body": geom.body.0, "pos": geom.pos.map(|v| v as f32), "quat": geom.quat.map(|v| v as f32),
-    })
 }
 
 #[cfg(test)]

@@ -216,11 +216,11 @@ fn series(name: &str) -> Series {
 
 /// The values of the critics for normalised observations, in the units of the task, one after the other.
 fn values(agent: &Agent, inputs: &[f32]) -> Vec<Series> {
-    let far = agent.cost_kinds.contains(&CostCritic::Root);
+    let far = agent.cost_kinds.iter().any(|kind| kind.is_root());
     let cost = agent.critics_c.iter().zip(&agent.cost_kinds).map(|(critic, kind)| match kind {
-        CostCritic::Value if far => ("V_N", critic),
-        CostCritic::Value => ("V_C", critic),
-        CostCritic::Root => ("√V_F", critic),
+        CostCritic::Value | CostCritic::AboveLimit if far => ("V_N", critic),
+        CostCritic::Value | CostCritic::AboveLimit => ("V_C", critic),
+        CostCritic::Root | CostCritic::RootAboveLimit => ("√V_F", critic),
         CostCritic::Variance => ("variance", critic),
     });
     let all = [("V", &agent.critic_r)].into_iter().chain(cost);

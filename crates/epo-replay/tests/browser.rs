@@ -1,6 +1,8 @@
-//! Claim: the page of a replay works in a real browser. Headless Chromium draws the scene, its pixels change from frame to
-//! frame and not while it is paused, the marks stand where costs were paid, keys work, nothing is fetched, and hostile names
-//! do not run.
+//! Claim: the page of a replay works in a real browser, headless Chromium.
+//!
+//! - The scene is drawn. Its pixels change from frame to frame, and not while it is paused.
+//! - The marks stand where costs were paid, and the keys work.
+//! - Nothing is fetched, and hostile names do not run.
 //!
 //! The browser is `chromium` of the search path, or what the environment variable `EPO_CHROMIUM` names. Without one the
 //! tests say so and pass. `EPO_SCREENSHOTS=DIR` writes a picture of every page that is opened.

@@ -1,7 +1,7 @@
 //! Reads the evaluations of a run from `eval.json`, in its present form and in the form of version 0.3.
 //!
 //! ```text
-//! now  {"hash", "evaluations": [{"policy": "mean"|"sampled", "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}]}
+//! now  {"hash", "evaluations": [{"policy": "mean"|"sampled", "episodes", "return": {"mean"}, "cost": {"mean", "ci95", "p_feasible"}}]}
 //! 0.3  {"hash", "stochastic": bool, "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}
 //! ```
 
@@ -43,6 +43,8 @@ pub struct Evaluation {
     pub ret: f64,
     /// Mean cost.
     pub cost: f64,
+    /// 95 % interval of the mean cost.
+    pub cost_interval: Option<[f64; 2]>,
     /// Fraction of the episodes whose cost is within the limit.
     pub within: Option<f64>,
 }
@@ -75,6 +77,10 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
         episodes: value.get("episodes").and_then(Value::as_u64).ok_or("`episodes` is missing")?,
         ret: need("return")?,
         cost: need("cost")?,
+        cost_interval: value.get("cost").and_then(|cost| {
+            let ends = cost.get("ci95")?.as_array()?;
+            Some([ends.first()?.as_f64()?, ends.get(1)?.as_f64()?])
+        }),
         within: number("cost", "p_feasible"),
     })
 }
@@ -92,7 +98,7 @@ mod tests {
     fn both_forms_are_read() {
         let one = |policy: &str, cost: f64| {
             format!(
-                r#"{{{policy} "episodes": 4, "return": {{"mean": 1.5}}, "cost": {{"mean": {cost}, "p_feasible": 0.25}}, "hash": "ab"}}"#
+                r#"{{{policy} "episodes": 4, "return": {{"mean": 1.5}}, "cost": {{"mean": {cost}, "ci95": [8.0, 52.0], "p_feasible": 0.25}}, "hash": "ab"}}"#
             )
         };
         for (key, policy) in [
@@ -101,7 +107,9 @@ mod tests {
             (r#""stochastic": true,"#, EvaluatedPolicy::Sampled),
         ] {
             let (got, hash) = parse(&one(key, 30.0)).unwrap();
-            let want = Evaluation { policy, episodes: 4, ret: 1.5, cost: 30.0, within: Some(0.25) };
+            let cost_interval = Some([8.0, 52.0]);
+            let want =
+                Evaluation { policy, episodes: 4, ret: 1.5, cost: 30.0, cost_interval, within: Some(0.25) };
             assert_eq!((got, hash.as_deref()), (vec![want], Some("ab")));
         }
         let list = [one(r#""policy": "sampled","#, 3.0), one(r#""policy": "mean","#, 9.0)].join(",");
@@ -118,6 +126,7 @@ mod tests {
             episodes,
             ret: 0.0,
             cost,
+            cost_interval: None,
             within: None,
         };
         let cost = |list: &[Evaluation]| of_policy(list, EvaluatedPolicy::Mean).map(|e| e.cost);

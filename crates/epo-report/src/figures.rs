@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use crate::curves::{MOST_SEEDS, curve, diagnostic};
 use crate::evaluation::{EvaluatedPolicy, of_policy};
 use crate::files::FileNames;
-use crate::groups::{self, Group, MOST_SEEDS};
+use crate::groups::Group;
 use crate::history::{DIAGNOSTICS, Point};
 use crate::plot::figure::{Across, Figure, MOST_LINES, Mark, Panel, PanelValues, Series};
 use crate::table::{csv_text, number};
@@ -140,7 +141,7 @@ fn learning_curves(groups: &[Group], legend: &BTreeMap<&str, usize>, options: &O
         y_label: if window > 1 { format!("{name}, mean of {window} epochs") } else { name.to_owned() },
         series: groups
             .iter()
-            .map(|g| groups::curve(g, value, window, options.band, legend[g.label.as_str()]))
+            .map(|g| curve(g, value, window, options.band, legend[g.label.as_str()]))
             .collect(),
         ..Panel::default()
     };
@@ -247,10 +248,10 @@ fn plane(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Option<Panel> {
 
 /// Returns one panel for each diagnostic that at least one run has.
 fn diagnostics(groups: &[Group], legend: &BTreeMap<&str, usize>) -> Vec<Panel> {
-    let panel = |(which, (_, name)): (usize, &(epo_core::Metric, &str))| {
+    let panel = |(which, (_, name)): (usize, &(epo_core::Metric, String))| {
         let series: Vec<Series> =
-            (groups.iter()).filter_map(|g| groups::diagnostic(g, which, legend[g.label.as_str()])).collect();
-        let (title, y_label) = ((*name).to_owned(), String::new());
+            (groups.iter()).filter_map(|g| diagnostic(g, which, legend[g.label.as_str()])).collect();
+        let (title, y_label) = (name.clone(), String::new());
         (!series.is_empty()).then(|| Panel { title, y_label, series, ..Panel::default() })
     };
     DIAGNOSTICS.iter().enumerate().filter_map(panel).collect()

@@ -15,21 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use epo_algos::AlgoConfig;
-
-use crate::history::{Note, Point, Run, Source};
-use crate::plot::figure::Series;
+use crate::history::{Note, Run};
+use crate::labels::{Label, Place, Settings, labels, place};
 use crate::stats;
-
-/// What the shaded band of a curve shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Band {
-    /// Mean ± one standard deviation over the seeds, as in the paper.
-    #[default]
-    Std,
-    /// 95 % interval of the mean over the seeds (Student's t).
-    Ci95,
-}
 
 /// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,54 +94,6 @@ pub struct Group {
     pub scores: Vec<f64>,
 }
 
-/// Returns true for configuration keys that do not separate groups, such as the seed.
-pub fn is_incidental(path: &str) -> bool {
-    const KEYS: [&str; 8] = [
-        "run.seed",
-        "run.task",
-        "run.name",
-        "run.dir",
-        "train.threads",
-        crate::history::VERSION_KEY,
-        "seed",
-        "env_id",
-    ];
-    const TABLES: [&str; 4] = ["meta.", "logger_cfgs.", "exp_increment_cfgs.", "train_cfgs."];
-    KEYS.contains(&path) || TABLES.iter().any(|t| path.starts_with(t)) || path == "exp_name"
-}
-
-/// Returns the name of an algorithm as papers write it.
-fn display(source: Source, algo: &str) -> String {
-    match source {
-        Source::OmniSafe => format!("{algo} (OmniSafe)"),
-        Source::Epo => AlgoConfig::by_name(algo)
-            .map_or_else(|| algo.to_uppercase(), |known| known.info().label.to_owned()),
-    }
-}
-
-/// Returns the rank in the legend: known algorithms in their order, then unknown names, then OmniSafe's runs.
-fn rank(label: &str) -> usize {
-    let order = AlgoConfig::all_defaults();
-    let name = label.split([' ', ',']).next().unwrap_or(label);
-    let rank = order.iter().position(|known| known.info().label == name).unwrap_or(order.len());
-    if label.contains("(OmniSafe)") { order.len() + 1 } else { rank }
-}
-
-/// Returns the rank of a task: the order of the paper; all other tasks come last.
-fn task_rank(task: &str) -> usize {
-    const ORDER: [&str; 8] = [
-        "PointGoal1",
-        "PointGoal2",
-        "PointButton2",
-        "CarGoal1",
-        "AntVelocity",
-        "HalfCheetahVelocity",
-        "HumanoidVelocity",
-        "SwimmerVelocity",
-    ];
-    ORDER.iter().position(|o| task.contains(o)).unwrap_or(ORDER.len())
-}
-
 /// Fraction of the steps of the longest run of the task that a run needs to have final values.
 ///
 /// A run that ends at most one epoch before the longest run has final values too. The longer epoch of the two counts.
@@ -193,111 +133,6 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
         score(group, notes);
     }
     groups
-}
-
-/// Maximum length of the differing settings in a legend. If they are longer, variants are called A, B, …
-const LONGEST: usize = 40;
-
-/// Name of a group of runs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Label {
-    /// Name in legends and tables.
-    pub name: String,
-    /// Settings that differ from other runs of the algorithm. `Some` only if the name has a letter in their place.
-    pub variant: Option<String>,
-}
-
-/// What determines the group of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings<'a> {
-    /// Program that wrote the run folder.
-    pub source: Source,
-    /// Name of the algorithm.
-    pub algo: &'a str,
-    /// Task id.
-    pub task: &'a str,
-    /// All settings as text, by dotted name.
-    pub config: &'a BTreeMap<String, String>,
-}
-
-/// Sorting key of a group: task, then place in the legend.
-pub type Place = ((usize, String), usize, Label);
-
-/// Returns the sorting key of a group. Equal keys mean the same group.
-pub fn place(task: &str, label: Label) -> Place {
-    ((task_rank(task), task.to_owned()), rank(&label.name), label)
-}
-
-/// Text that is shown for a key that a run does not have.
-const NOT_SET: &str = "not set";
-
-/// Returns a name for each run: its algorithm, and the settings that differ among runs of that algorithm and task.
-pub fn labels(runs: &[Settings<'_>]) -> Vec<Label> {
-    let mut experiments: BTreeMap<(Source, &str, &str), Vec<usize>> = BTreeMap::new();
-    for (i, run) in runs.iter().enumerate() {
-        experiments.entry((run.source, run.algo, run.task)).or_default().push(i);
-    }
-    let mut varying: BTreeMap<(Source, &str), BTreeSet<&str>> = BTreeMap::new();
-    let mut known: BTreeMap<(Source, &str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for (&(source, algo, task), members) in &experiments {
-        // for each key: the number of runs that have it, and its values
-        let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
-        for run in members.iter().map(|&i| &runs[i]) {
-            for (key, value) in run.config.iter().filter(|(key, _)| !is_incidental(key)) {
-                let (holders, seen) = values.entry(key).or_default();
-                *holders += 1;
-                seen.insert(value);
-            }
-        }
-        // A key that only some runs have also differs: those runs come from another version, with other defaults.
-        let differs = |holders: usize, seen: &BTreeSet<&str>| seen.len() > 1 || holders < members.len();
-        for (key, (holders, seen)) in &values {
-            if differs(*holders, seen) {
-                varying.entry((source, algo)).or_default().insert(key);
-            }
-        }
-        known.insert((source, algo, task), values.into_keys().collect());
-    }
-    let differences = |run: &Settings<'_>| {
-        let keys = varying.get(&(run.source, run.algo)).into_iter().flatten();
-        let parts = keys.filter_map(|key| {
-            let name = key.rsplit('.').next().unwrap_or(key);
-            let known = known[&(run.source, run.algo, run.task)].contains(key);
-            let value = run.config.get(*key).map(String::as_str).or(known.then_some(NOT_SET))?;
-            Some(format!("{name} {}", value.strip_suffix(".0").unwrap_or(value)))
-        });
-        parts.collect::<Vec<_>>().join(", ")
-    };
-    let own: Vec<String> = runs.iter().map(differences).collect();
-    let mut variants: BTreeMap<(Source, &str), BTreeMap<&str, usize>> = BTreeMap::new();
-    for (run, own) in runs.iter().zip(&own) {
-        variants.entry((run.source, run.algo)).or_default().insert(own, 0);
-    }
-    let mut long = BTreeSet::new();
-    for (algorithm, all) in &mut variants {
-        all.values_mut().enumerate().for_each(|(place, number)| *number = place);
-        if all.keys().any(|d| d.len() > LONGEST) {
-            long.insert(*algorithm);
-        }
-    }
-    let label = |(run, own): (&Settings<'_>, &String)| {
-        let (algo, key) = (display(run.source, run.algo), (run.source, run.algo));
-        match long.contains(&key) {
-            _ if own.is_empty() => Label { name: algo, variant: None },
-            false => Label { name: format!("{algo}, {own}"), variant: None },
-            true => {
-                let place = variants[&key][own.as_str()];
-                Label { name: format!("{algo} {}", letter(place)), variant: Some(own.clone()) }
-            }
-        }
-    };
-    runs.iter().zip(&own).map(label).collect()
-}
-
-/// Returns the letter of a variant: A, B, …, Z, A2, B2, …
-fn letter(place: usize) -> String {
-    let letter = char::from(b'A' + (place % 26) as u8);
-    if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
 /// Returns the runs sorted by seed. If several have the same seed, only the longest is kept.
@@ -385,118 +220,10 @@ fn score(groups: &mut [Group], notes: &mut Vec<Note>) {
     }
 }
 
-/// Returns the value at a number of steps by linear interpolation between two rows; `None` outside the run.
-fn at(points: &[(f64, f64)], steps: f64) -> Option<f64> {
-    let i = points.partition_point(|p| p.0 < steps);
-    match (i.checked_sub(1).map(|j| points[j]), points.get(i)) {
-        (_, Some(&(s, v))) if s == steps => Some(v),
-        (Some((s0, v0)), Some(&(s1, v1))) => Some(v0 + (v1 - v0) * (steps - s0) / (s1 - s0)),
-        _ => None,
-    }
-}
-
-/// Returns the centred moving average over `window` rows; 1 leaves the values unchanged.
-fn smooth(values: Vec<f64>, window: usize) -> Vec<f64> {
-    if window <= 1 {
-        return values;
-    }
-    let (before, after) = ((window - 1) / 2, window / 2);
-    let mut sums = vec![0.0];
-    sums.extend(values.iter().scan(0.0, |sum, v| {
-        *sum += v;
-        Some(*sum)
-    }));
-    let mean = |i: usize| {
-        let (from, to) = (i.saturating_sub(before), i.saturating_add(after + 1).min(values.len()));
-        (sums[to] - sums[from]) / (to - from) as f64
-    };
-    (0..values.len()).map(mean).collect()
-}
-
-/// Maximum number of points of a line. Of a run with more rows, every k-th row is shown; rows are never averaged.
-const MOST_POINTS: usize = 1000;
-
-/// Maximum number of points of the thin line of a single seed.
-const MOST_SEED_POINTS: usize = 200;
-
-/// Maximum number of single seeds of a group that are drawn.
-pub(crate) const MOST_SEEDS: usize = 20;
-
-/// Returns one line per run of a group for a quantity such as the cost.
-fn lines(group: &Group, value: fn(&Point) -> f64, window: usize) -> Vec<Vec<(f64, f64)>> {
-    let line = |run: &Run| {
-        let values = smooth(run.points.iter().map(value).collect(), window);
-        run.points.iter().map(|p| p.steps).zip(values).collect()
-    };
-    group.runs.iter().map(line).collect()
-}
-
-/// Returns the mean and band over the runs of a group at the steps of its longest run, and lines of the first seeds.
-///
-/// If a quantity is not negative in any run, such as a cost, its band is cut at 0.
-pub(crate) fn curve(
-    group: &Group,
-    value: fn(&Point) -> f64,
-    window: usize,
-    band: Band,
-    entry: usize,
-) -> Series {
-    let lines = lines(group, value, window);
-    let Some(longest) = lines.iter().max_by(|a, b| a.len().cmp(&b.len())) else { return Series::default() };
-    let stride = longest.len().div_ceil(MOST_POINTS);
-    let never_negative = group.runs.iter().all(|run| run.points.iter().all(|p| value(p) >= 0.0));
-    let floor = if never_negative { 0.0 } else { f64::NEG_INFINITY };
-    // quantile of Student's t for each number of runs
-    let mut t: BTreeMap<usize, f64> = BTreeMap::new();
-    let mut series = Series { entry, ..Series::default() };
-    for &(steps, _) in longest.iter().step_by(stride) {
-        let values: Vec<f64> = lines.iter().filter_map(|line| at(line, steps)).collect();
-        let (mean, n) = (stats::mean(&values), values.len());
-        let half = stats::std_dev(&values).map_or(f64::NAN, |sd| match band {
-            Band::Std => sd,
-            Band::Ci95 => {
-                let t = t.entry(n).or_insert_with(|| stats::student_t(0.95, (n - 1) as f64));
-                *t * sd / (n as f64).sqrt()
-            }
-        });
-        series.steps.push(steps);
-        series.mean.push(mean);
-        // `f64::max` would replace the NaN of a missing band by `floor`
-        let lo = mean - half;
-        series.band.push((if lo < floor { floor } else { lo }, mean + half));
-    }
-    if lines.len() > 1 {
-        let thin = |line: Vec<(f64, f64)>| {
-            let stride = line.len().div_ceil(MOST_SEED_POINTS);
-            line.into_iter().step_by(stride).collect()
-        };
-        let seeds = group.runs.iter().map(|run| run.seed);
-        series.seeds = seeds.zip(lines).take(MOST_SEEDS).map(|(seed, line)| (seed, thin(line))).collect();
-    }
-    series
-}
-
-/// Returns the mean of one diagnostic over the runs that record it; `None` if no run does.
-pub(crate) fn diagnostic(group: &Group, which: usize, entry: usize) -> Option<Series> {
-    let line = |run: &Run| -> Vec<(f64, f64)> {
-        let points = run.diagnostics.iter().map(|(steps, values)| (*steps, f64::from(values[which])));
-        points.filter(|(_, v)| v.is_finite()).collect()
-    };
-    let lines: Vec<_> = group.runs.iter().map(line).filter(|line| !line.is_empty()).collect();
-    let longest = lines.iter().max_by_key(|line| line.len())?;
-    let mut series = Series { entry, ..Series::default() };
-    for &(steps, _) in longest {
-        let values: Vec<f64> = lines.iter().filter_map(|line| at(line, steps)).collect();
-        series.steps.push(steps);
-        series.mean.push(stats::mean(&values));
-        series.band.push((f64::NAN, f64::NAN));
-    }
-    Some(series)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::history::{Point, Source};
 
     pub(crate) fn run(task: &str, algo: &str, seed: u64, rows: &[(f64, f64)]) -> Run {
         let points = (rows.iter().enumerate())
@@ -567,53 +294,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_that_only_one_run_has_tells_them_apart() {
-        // An older version has no such key, and its behaviour is not the default of the newer one.
-        let mut newer = run("T", "epo", 1, &[(1.0, 1.0)]);
-        newer.config = BTreeMap::from([("algo.mu_law".to_owned(), "proportional".to_owned())]);
-        let other_task = run("U", "epo", 0, &[(1.0, 1.0)]); // no run of this task has the key
-        let got = groups(vec![run("T", "epo", 0, &[(1.0, 1.0)]), newer, other_task], 0.1, &mut Vec::new());
-        let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
-        assert_eq!(got.len(), 3, "{labels:?}");
-        assert!(labels.iter().any(|(label, _)| label.contains("mu_law not set")), "{labels:?}");
-    }
-
-    #[test]
-    fn variants_are_named_by_the_settings_that_differ() {
-        let with = |seed, pmn: &str| {
-            let mut run = run("T", "epo", seed, &[(1.0, 1.0)]);
-            run.config = [("algo.pmn", pmn), ("run.seed", "x"), ("train.gamma", "0.99")]
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .into();
-            run
-        };
-        let runs = vec![with(0, "both"), with(1, "both"), with(0, "linear")];
-        let got = groups(runs, 0.1, &mut Vec::new());
-        let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.runs.len())).collect();
-        assert_eq!(labels, [("EPO, pmn both", 2), ("EPO, pmn linear", 1)]);
-    }
-
-    #[test]
-    fn variants_with_a_long_description_are_called_by_letters() {
-        let with = |pmn: &str, note: &str| {
-            let mut run = run("T", "epo", 0, &[(1.0, 1.0)]);
-            let config = [("algo.pmn", pmn), ("algo.a_rather_long_name", note), ("algo.another_one", note)];
-            run.config = config.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-            run
-        };
-        let runs = vec![with("linear", "2.0"), with("both", "1.0"), run("T", "ppo", 0, &[(1.0, 1.0)])];
-        let got = groups(runs, 0.1, &mut Vec::new());
-        let labels: Vec<_> = got.iter().map(|g| (g.label.as_str(), g.variant.as_deref())).collect();
-        let said = [
-            ("EPO A", Some("a_rather_long_name 1, another_one 1, pmn both")),
-            ("EPO B", Some("a_rather_long_name 2, another_one 2, pmn linear")),
-            ("PPO", None),
-        ];
-        assert_eq!(labels, said);
-        assert_eq!([letter(0), letter(25), letter(26)], ["A", "Z", "A2"]);
-    }
-
-    #[test]
     fn short_double_and_missing_runs_are_noted() {
         let long = vec![(1.0, 1.0); 10];
         let runs = vec![
@@ -649,29 +329,5 @@ pub(crate) mod tests {
         };
         assert_eq!(reached(with("ppo", 20e3, 5)), (1, 1), "28,000 steps earlier");
         assert_eq!(reached(with("ppo", 20e3, 4)), (1, 0), "48,000 steps earlier");
-    }
-
-    #[test]
-    fn curves_are_means_without_smoothing() {
-        let runs = vec![
-            run("T", "epo", 0, &[(0.0, 10.0), (4.0, 90.0)]),
-            run("T", "epo", 1, &[(2.0, 10.0), (4.0, 30.0)]),
-        ];
-        let got = groups(runs, 0.1, &mut Vec::new());
-        let cost = curve(&got[0], |p| p.cost, 1, Band::Std, 0);
-        assert_eq!(cost.mean, [10.0, 60.0], "the peak must not be smoothed");
-        let sd = 1800_f64.sqrt(); // of 90 and 30: deviations ±30
-        assert!((cost.band[1].1 - 60.0 - sd).abs() < 1e-9 && cost.band[0] == (10.0, 10.0), "{:?}", cost.band);
-        let ci = curve(&got[0], |p| p.cost, 1, Band::Ci95, 0); // t = 12.706 with one degree of freedom
-        assert!((ci.band[1].1 - 60.0 - 12.7062 * 30.0).abs() < 0.1, "{:?}", ci.band);
-        assert_eq!(ci.band[1].0, 0.0, "a cost is never negative");
-        let ret = curve(&got[0], |p| p.ret - 5.0, 1, Band::Ci95, 0);
-        assert!(ret.band[0].0 < -4.0, "a return may be negative: {:?}", ret.band);
-        assert_eq!(smooth(vec![0.0, 3.0, 6.0], 3), [1.5, 3.0, 4.5]);
-        assert_eq!(smooth(vec![0.0, 3.0, 6.0], usize::MAX), [3.0; 3]);
-        let seeds: Vec<_> = cost.seeds.iter().map(|(seed, line)| (*seed, line[1].1)).collect();
-        assert_eq!(seeds, [(0, 90.0), (1, 30.0)], "single seeds are drawn too");
-        assert_eq!(at(&[(0.0, 0.0), (2.0, 8.0)], 0.5), Some(2.0));
-        assert_eq!(at(&[(0.0, 0.0), (2.0, 8.0)], 2.5), None);
     }
 }

@@ -11,17 +11,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
-use epo_algos::report as metrics;
+use epo_algos::{AlgoConfig, report as metrics};
 use epo_core::Metric;
 use rayon::prelude::*;
 
 use crate::date;
 use crate::evaluation::{self, Evaluation};
 use crate::files::{MOST_RECORD_BYTES, open, printable, read_text};
+use crate::progress::Progress;
 use crate::settings::{Tree, leaves};
 
 /// Top-level key of `config.toml` that holds the version of the program that started the run.
@@ -56,17 +58,21 @@ pub struct Point {
     pub cost: f64,
 }
 
-/// Columns that are shown as diagnostics, with their names in figures.
-pub(crate) const DIAGNOSTICS: [(Metric, &str); 5] = [
-    (metrics::KL, "KL divergence"),
-    (metrics::MU, "penalty factor μ"),
-    (metrics::LAMBDA, "multiplier λ"),
-    (metrics::EXPLAINED_R, "explained variance, return"),
-    (metrics::EXPLAINED_C, "explained variance, cost"),
-];
-
-/// Maximum number of rows of diagnostics per run. Of a run with more rows, only some are kept.
-const MOST_DIAGNOSTICS: usize = 100;
+/// Columns that are shown as diagnostics, with their names in figures: the KL divergence, the headline metrics of every
+/// algorithm, and the explained variances.
+pub(crate) static DIAGNOSTICS: LazyLock<Vec<(Metric, String)>> = LazyLock::new(|| {
+    let mut all = vec![(metrics::KL, "KL divergence".to_owned())];
+    for algo in AlgoConfig::all_defaults() {
+        for &(symbol, metric) in algo.info().headlines {
+            if all.iter().all(|(known, _)| *known != metric) {
+                all.push((metric, format!("{symbol} ({})", metric.key)));
+            }
+        }
+    }
+    all.push((metrics::EXPLAINED_R, "explained variance, return".to_owned()));
+    all.push((metrics::EXPLAINED_C, "explained variance, cost".to_owned()));
+    all
+});
 
 /// A run that can be shown.
 #[derive(Clone, Debug)]
@@ -91,8 +97,8 @@ pub struct Run {
     pub points: Vec<Point>,
     /// Number of environment steps of the longest epoch.
     pub epoch_steps: f64,
-    /// Steps and values of `DIAGNOSTICS`, in at most `MOST_DIAGNOSTICS` rows. A missing value is NaN.
-    pub(crate) diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
+    /// Steps and values of `DIAGNOSTICS`, in at most 100 rows. A missing value is NaN.
+    pub(crate) diagnostics: Vec<(f64, Vec<f32>)>,
     /// Time of collecting and updating, if `progress.csv` has these columns.
     pub seconds_per_million: Option<Timing>,
     /// Evaluations of the final policy.
@@ -410,119 +416,6 @@ fn limit_of(source: Source, config: &BTreeMap<String, String>) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Content of `progress.csv`.
-struct Progress {
-    columns: Vec<String>,
-    points: Vec<Point>,
-    epoch_steps: f64,
-    diagnostics: Vec<(f64, [f32; DIAGNOSTICS.len()])>,
-    timing: Option<Timing>,
-}
-
-/// Maximum length of a row of `progress.csv`, in bytes.
-const MOST_ROW_BYTES: u64 = 1 << 20;
-
-/// Indices of the columns that reports need.
-struct ColumnIndices {
-    columns: usize,
-    steps: usize,
-    ret: usize,
-    cost: usize,
-    times: [Option<usize>; 3],
-    diagnostics: [Option<usize>; DIAGNOSTICS.len()],
-}
-
-impl ColumnIndices {
-    fn of(columns: &[String]) -> Result<Self, String> {
-        let find = |name: &str| columns.iter().position(|c| c == name);
-        let need = |name: &str| find(name).ok_or_else(|| format!("progress.csv has no column {name}."));
-        Ok(Self {
-            columns: columns.len(),
-            steps: need("TotalEnvSteps")?,
-            ret: need("Metrics/EpRet")?,
-            cost: need("Metrics/EpCost")?,
-            times: ["Time/Rollout", "Time/Update", "Time/Epoch"].map(find),
-            diagnostics: DIAGNOSTICS.map(|(metric, _)| find(metric.key)),
-        })
-    }
-}
-
-impl Progress {
-    fn read(mut file: impl BufRead, notes: &mut Vec<String>) -> Result<Self, String> {
-        let mut line = Vec::new();
-        // returns one row without its line end; `None` at the end of the file
-        let mut next_row = |notes: &mut Vec<String>| -> Result<Option<String>, String> {
-            loop {
-                line.clear();
-                let read = (&mut file).take(MOST_ROW_BYTES).read_until(b'\n', &mut line);
-                if read.map_err(|e| format!("progress.csv cannot be read: {e}."))? == 0 {
-                    return Ok(None);
-                }
-                if line.last() != Some(&b'\n') {
-                    if line.len() as u64 == MOST_ROW_BYTES {
-                        return Err("progress.csv cannot be read: a row is longer than 1 MiB.".into());
-                    }
-                    notes.push("The last row of progress.csv is half-written and is left out.".into());
-                    return Ok(None);
-                }
-                let row = String::from_utf8_lossy(&line);
-                if !row.trim().is_empty() {
-                    return Ok(Some(row.trim_end().to_owned()));
-                }
-            }
-        };
-        let header = next_row(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
-        let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
-        let columns: Vec<String> = header.split(',').map(column).collect();
-        let places = ColumnIndices::of(&columns)?;
-        let mut sums = [0.0; 3];
-        let (mut points, mut diagnostics) = (Vec::new(), Vec::new());
-        let (mut broken, mut epoch, mut last_steps, mut epoch_steps) = (0, 0, 0.0, 0.0_f64);
-        while let Some(row) = next_row(notes)? {
-            let cells: Vec<&str> = row.split(',').map(str::trim).collect();
-            let number = |i: usize| cells[i].parse::<f64>().ok().filter(|v| v.is_finite());
-            let steps = match cells.len() == places.columns {
-                true => number(places.steps).filter(|&s| s > last_steps),
-                false => None,
-            };
-            let Some(steps) = steps else {
-                broken += 1;
-                continue;
-            };
-            epoch_steps = epoch_steps.max(steps - last_steps);
-            last_steps = steps;
-            for (sum, column) in sums.iter_mut().zip(places.times) {
-                *sum += column.and_then(number).unwrap_or(f64::NAN);
-            }
-            let value = |column: Option<usize>| column.and_then(number).map_or(f32::NAN, |v| v as f32);
-            diagnostics.push((steps, places.diagnostics.map(value)));
-            match (number(places.ret), number(places.cost)) {
-                (Some(ret), Some(cost)) => points.push(Point { epoch, steps, ret, cost }),
-                // An empty cell means that no episode had finished yet. Any other text makes the row broken.
-                _ if cells[places.ret].is_empty() || cells[places.cost].is_empty() => {}
-                _ => broken += 1,
-            }
-            epoch += 1;
-        }
-        match broken {
-            0 => {}
-            1 => notes.push("1 row of progress.csv is broken and left out.".into()),
-            n => notes.push(format!("{n} rows of progress.csv are broken and left out.")),
-        }
-        if points.is_empty() {
-            return Err("progress.csv holds no finished episode yet.".into());
-        }
-        let timing = sums.iter().all(|s| s.is_finite()).then(|| {
-            let [rollout, update, total] = sums.map(|s| s / last_steps * 1e6);
-            Timing { rollout, update, total }
-        });
-        points.shrink_to_fit();
-        let stride = diagnostics.len().div_ceil(MOST_DIAGNOSTICS);
-        let diagnostics = diagnostics.into_iter().step_by(stride).collect();
-        Ok(Self { columns, points, epoch_steps, diagnostics, timing })
-    }
-}
-
 fn note_differing_columns(runs: &[Run], notes: &mut Vec<Note>) {
     // Algorithms have different columns, but all runs of one algorithm should have the same.
     let mut first: BTreeMap<(Source, &str), (&Run, BTreeSet<&str>)> = BTreeMap::new();
@@ -664,20 +557,6 @@ mod tests {
     }
 
     #[test]
-    fn a_half_written_row_and_broken_rows_are_left_out() {
-        let text = progress("0,1,2,10\n1,1,2\n2,x,2,30\n3,1,2,30\n4,1,2,40\n5,1,2,50\n6,1,2,6");
-        let mut notes = Vec::new();
-        let got = Progress::read(text.as_bytes(), &mut notes).unwrap();
-        let steps: Vec<f64> = got.points.iter().map(|p| p.steps).collect();
-        assert_eq!(
-            steps,
-            [10.0, 40.0, 50.0],
-            "short row, word for a number, steps that do not rise, half a row"
-        );
-        assert!(notes[0].contains("half-written") && notes[1].contains("3 rows of"), "{notes:?}");
-    }
-
-    #[test]
     fn every_unusable_folder_has_a_reason_and_the_rest_is_read() {
         let good = progress("0,1,2,10\n");
         let other = CONFIG.replace("[run]", "epo_version = \"0.0.1\"\n[run]");
@@ -746,6 +625,17 @@ mod tests {
         );
         fs::write(dir.path().join("changes.json"), "{").unwrap();
         assert!(notes().contains("changes.json is broken"));
+    }
+
+    /// This test fails if the multiplier or penalty factor of an algorithm is missing in the figures of diagnostics.
+    #[test]
+    fn the_headlines_of_every_algorithm_are_diagnostics() {
+        for algo in AlgoConfig::all_defaults() {
+            for (symbol, metric) in algo.info().headlines {
+                let named = DIAGNOSTICS.iter().filter(|(known, _)| known == metric).count();
+                assert_eq!(named, 1, "{symbol} of {}", algo.name());
+            }
+        }
     }
 
     #[test]

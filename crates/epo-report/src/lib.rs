@@ -9,14 +9,18 @@
 //! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit.
 //! A figure with smoothed costs says so.
 
+mod curves;
 pub mod date;
+mod equal_cost;
 mod evaluation;
 mod figures;
 mod files;
 pub mod groups;
 pub mod history;
+pub mod labels;
 mod page;
 pub mod plot;
+mod progress;
 pub mod search;
 pub mod settings;
 pub mod stats;
@@ -28,9 +32,10 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+pub use curves::Band;
 pub use evaluation::{EvaluatedPolicy, Evaluation};
 pub use files::printable;
-pub use groups::{Band, Group, RunResults};
+pub use groups::{Group, RunResults};
 pub use table::csv_text;
 
 use figures::Figures;

@@ -292,6 +292,20 @@ pub fn proportion(k: usize, n: usize) -> Option<Interval> {
     })
 }
 
+/// Returns the share of pairs that are `Greater`, with Wilson's interval; ties count half. `None` if there is no pair.
+///
+/// ```
+/// use std::cmp::Ordering::{Equal, Greater, Less};
+/// let share = epo_report::stats::share_of_pairs(&[Greater, Greater, Equal, Less]).unwrap();
+/// assert!(share.point == 0.625 && share.lo < 0.5 && share.hi < 1.0);
+/// ```
+pub fn share_of_pairs(pairs: &[Ordering]) -> Option<Interval> {
+    let value = |order: &Ordering| if order.is_gt() { 1.0 } else { 0.5 * f64::from(order.is_eq()) };
+    let n = pairs.len() as f64;
+    let wins: f64 = pairs.iter().map(value).sum();
+    (n > 0.0).then(|| score_interval(wins / n, |p| p * (1.0 - p) / n))
+}
+
 /// Returns the interval of all θ that a score test does not reject: `(θ̂ − θ)² ≤ z² V(θ)`.
 fn score_interval(point: f64, variance: impl Fn(f64) -> f64) -> Interval {
     let rejected = |theta: f64| (point - theta).powi(2) > Z * Z * variance(theta);

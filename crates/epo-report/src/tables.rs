@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::equal_cost::EqualCost;
 use crate::evaluation::{EvaluatedPolicy, Evaluation, of_policy};
 use crate::files::shorten;
-use crate::groups::{Group, RunResults, is_incidental};
+use crate::groups::{Group, RunResults};
+use crate::labels::is_incidental;
 use crate::stats::{self, Interval, Statistic};
 use crate::table::{Cell, ColumnKind, Table, number};
 
@@ -40,6 +42,10 @@ pub(crate) fn tables(groups: &[Group], share: f64) -> Vec<Table> {
     tables.extend(together.as_ref().and_then(CommonTasks::beats));
     tables.extend(timing(groups));
     tables.extend(evaluations(groups, share));
+    let tasks: Vec<EqualCost<'_>> =
+        groups.chunk_by(|a, b| a.task == b.task).filter_map(EqualCost::of).collect();
+    tables.extend(equal_cost(&tasks));
+    tables.extend(pairs(&tasks));
     tables.extend(settings(groups));
     tables
 }
@@ -87,7 +93,7 @@ fn final_performance(groups: &[Group], share: f64) -> Table {
             "Return and cost are means over the last {} % of the steps: mean ± standard deviation over seeds, and the mean \
              with its 95 % interval. Feasible is the share of runs whose final cost is within the limit, with Wilson's \
              95 % interval. The score is the return at equal safety: 0 for an untrained or unsafe run, 1 for the best \
-             safe algorithm of the task. Intervals of a cost end at 0, because a cost is never negative.",
+             safe algorithm of the task. Intervals of a cost do not go below 0.",
             percent(share)
         ),
         columns: vec![
@@ -193,6 +199,9 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
     columns.extend(
         policies.iter().map(|p| column(&format!("Within limit, {}, %", p.name()), ColumnKind::Spread)),
     );
+    columns.extend(
+        policies.iter().map(|p| column(&format!("Shown within / above, {}", p.name()), ColumnKind::Text)),
+    );
     columns.extend(policies.iter().map(|p| column(&format!("Runs, {}", p.name()), ColumnKind::Number)));
     columns.push(column("Episodes of each", ColumnKind::Text));
     let row = |g: &Group| {
@@ -209,6 +218,7 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
         cells.push(Cell::spread(&collect(g, |a| a.cost)));
         cells.extend(spread(|e| Some(e.cost)));
         cells.extend(spread(|e| e.within.map(|share| 100.0 * share)));
+        cells.extend(played.iter().map(|of| shown(of, g.runs[0].limit)));
         cells.extend(played.iter().map(|of| Cell::Number(of.len() as f64)));
         let episodes: BTreeSet<u64> = played.iter().flatten().map(|e| e.episodes).collect();
         cells.push(match (episodes.first(), episodes.last()) {
@@ -225,11 +235,113 @@ fn evaluations(groups: &[Group], share: f64) -> Option<Table> {
             "Mean ± standard deviation over runs. Training is the last {} % of the steps, while the policy still changes. \
              Sampled actions are drawn from the final policy, as in training. The mean action is that of the final \
              policy, without randomness. Within limit is the share of the evaluation episodes whose cost is within the \
-             limit.",
+             limit. The next columns count the runs whose mean cost is shown to be within the limit, and above it, by \
+             its whole 95 % interval.",
             percent(share)
         ),
         columns,
         rows: groups.iter().map(row).collect(),
+    })
+}
+
+/// Returns the numbers of evaluations whose interval of the mean cost is wholly within the limit, and wholly above it.
+fn shown(evaluations: &[Evaluation], limit: f64) -> Cell {
+    let ends: Vec<[f64; 2]> = evaluations.iter().filter_map(|e| e.cost_interval).collect();
+    if ends.is_empty() {
+        return Cell::Missing;
+    }
+    let within = ends.iter().filter(|[_, hi]| *hi <= limit).count();
+    let above = ends.iter().filter(|[lo, _]| *lo > limit).count();
+    Cell::Text(format!("{within} / {above}"))
+}
+
+/// Returns the table of returns at the same cost; `None` if no task has runs at several limits.
+fn equal_cost(tasks: &[EqualCost<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for task in tasks.iter().filter(|task| task.slope.is_some()) {
+        let adjusted = |group: &Group| -> Vec<f64> {
+            group.achieved.iter().filter_map(|run| task.adjusted(run)).collect()
+        };
+        for (i, group) in task.groups.iter().enumerate() {
+            let differences = || {
+                let pairs = EqualCost::pairs(task.groups[0], group);
+                let difference =
+                    |(a, b): (RunResults, RunResults)| Some(task.adjusted(&a)? - task.adjusted(&b)?);
+                stats::interval(&[pairs.into_iter().filter_map(difference).collect()], Statistic::Mean, SEED)
+            };
+            rows.push(vec![
+                text(&group.task),
+                text(&group.label),
+                Cell::Number(task.limit),
+                Cell::Number(group.achieved.len() as f64),
+                Cell::spread(&adjusted(group)),
+                if i == 0 { Cell::Missing } else { Cell::interval(differences()) },
+                Cell::interval(task.slope),
+            ]);
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        name: "table7-equal-cost",
+        title: "Table 7. Return at equal cost".into(),
+        caption: "The return that the runs would have at the cost of the fourth column, mean ± standard deviation over \
+                  seeds. It follows from the slope of the return over the cost, which comes from algorithms that were \
+                  trained at several limits. The lead is the difference between the first algorithm of the task and \
+                  this one, by pairs of equal seeds, with its 95 % interval; the uncertainty of the slope is not in it."
+            .into(),
+        columns: vec![
+            column("Task", ColumnKind::Text),
+            column("Algorithm", ColumnKind::Text),
+            column("Cost", ColumnKind::Number),
+            column("Seeds", ColumnKind::Number),
+            column("Return at this cost", ColumnKind::Spread),
+            column("Lead of the first", ColumnKind::Interval),
+            column("Slope", ColumnKind::Interval),
+        ],
+        rows,
+    })
+}
+
+/// Returns the table that compares the first algorithm with the others by pairs of the same task and seed; `None` if
+/// there is no pair.
+fn pairs(tasks: &[EqualCost<'_>]) -> Option<Table> {
+    let first = tasks.first()?.groups.first()?.label.as_str();
+    let find = |task: &EqualCost<'_>, label: &str| task.groups.iter().position(|g| g.label == label);
+    let mut seen = BTreeSet::from([first]);
+    let all = tasks.iter().flat_map(|task| task.groups.iter().map(|g| g.label.as_str()));
+    let others: Vec<&str> = all.filter(|label| seen.insert(*label)).collect();
+    let row = |other: &&str| {
+        // each pair: better at equal safety, and better at equal cost if the task has a slope; a tie counts half
+        let (mut safe, mut equal) = (Vec::new(), Vec::new());
+        for task in tasks {
+            let Some((a, b)) = find(task, first).zip(find(task, other)) else { continue };
+            for (a, b) in EqualCost::pairs(task.groups[a], task.groups[b]) {
+                safe.push(a.compare(&b));
+                equal.extend(task.adjusted(&a).zip(task.adjusted(&b)).map(|(a, b)| a.total_cmp(&b)));
+            }
+        }
+        let share = |order: &[std::cmp::Ordering]| Cell::interval(stats::share_of_pairs(order));
+        (!safe.is_empty()).then(|| {
+            let [n, m] = [safe.len(), equal.len()].map(|n| Cell::Number(n as f64));
+            vec![text(other), n, share(&safe), m, share(&equal)]
+        })
+    };
+    let rows: Vec<Vec<Cell>> = others.iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "table8-pairs",
+        title: format!("Table 8. {first} against the others, pair by pair"),
+        caption: format!(
+            "The share of pairs of the same task and seed in which {first} is better, with Wilson's 95 % interval; an \
+             interval that contains 0.5 decides nothing. At equal safety: as in Table 4. At equal cost: by the returns \
+             of Table 7, on tasks that have a slope. Ties count half."
+        ),
+        columns: vec![
+            column("Against", ColumnKind::Text),
+            column("Pairs", ColumnKind::Number),
+            column("Better at equal safety", ColumnKind::Interval),
+            column("Pairs with a slope", ColumnKind::Number),
+            column("Better at equal cost", ColumnKind::Interval),
+        ],
+        rows,
     })
 }
 
@@ -426,7 +538,10 @@ mod tests {
     fn the_tables_hold_the_hand_counted_values() {
         let tables = tables(&two_algorithms(3), 0.1);
         let names: Vec<_> = tables.iter().map(|t| t.name).collect();
-        assert_eq!(names, ["table1-final", "table2-violations", "table3-scores", "table4-beats"]);
+        assert_eq!(
+            names,
+            ["table1-final", "table2-violations", "table3-scores", "table4-beats", "table8-pairs"]
+        );
         assert_eq!(tables[0].rows[0][3], Cell::Spread(21.0, Some(1.0)));
         assert_eq!(tables[1].rows[0][3], Cell::Spread(50.0, Some(0.0)), "one epoch of two above the limit");
         assert_eq!(tables[1].rows[0][4], Cell::Spread(35.0, Some(0.0)), "60 − 25");
@@ -436,6 +551,13 @@ mod tests {
             panic!("EPO against PPO: {:?}", tables[3].rows[0])
         };
         assert_eq!(beats.point, 1.0, "PPO exceeds the limit, so its higher return does not count");
+        assert_eq!(tables[4].rows[0][..2], [text("PPO"), Cell::Number(6.0)], "three seeds of two tasks");
+        let Cell::Interval(better) = tables[4].rows[0][2] else { panic!("{:?}", tables[4].rows[0]) };
+        assert_eq!(
+            (better.point, tables[4].rows[0][4].clone()),
+            (1.0, Cell::Missing),
+            "no run at another limit"
+        );
     }
 
     /// This test fails if an evaluation does not name its policy, or is not in the row of its training.
@@ -444,7 +566,14 @@ mod tests {
         let mut groups = two_algorithms(2);
         assert!(tables(&groups, 0.1).iter().all(|t| t.name != "table6-evaluation"), "nothing was evaluated");
         for (i, run) in groups[0].runs.iter_mut().enumerate() {
-            let one = |policy, cost| Evaluation { policy, episodes: 100, ret: 5.0, cost, within: Some(0.5) };
+            let one = |policy, cost| Evaluation {
+                policy,
+                episodes: 100,
+                ret: 5.0,
+                cost,
+                cost_interval: Some([cost - 5.0, cost + 5.0]),
+                within: Some(0.5),
+            };
             run.evaluations =
                 vec![one(EvaluatedPolicy::Sampled, 17.0), one(EvaluatedPolicy::Mean, 186.0 + 2.0 * i as f64)];
         }
@@ -456,11 +585,42 @@ mod tests {
         assert_eq!(*cell("Cost, mean action"), Cell::Spread(187.0, Some(2.0_f64.sqrt())));
         assert_eq!(*cell("Within limit, mean action, %"), Cell::Spread(50.0, Some(0.0)));
         assert_eq!(*cell("Episodes of each"), Cell::Text("100".into()));
+        assert_eq!(*cell("Shown within / above, sampled actions"), Cell::Text("2 / 0".into()));
+        assert_eq!(*cell("Shown within / above, mean action"), Cell::Text("0 / 2".into()));
         assert!(!names.iter().any(|name| name.contains("not recorded")), "{names:?}");
         assert_eq!(table.rows[1][4], Cell::Missing, "the other algorithm was not evaluated");
         assert!(table.to_csv().starts_with(
             "task,algorithm,limit,return_training_mean,return_training_sd,return_sampled_actions_mean"
         ));
+    }
+
+    /// This test fails if the lead has the wrong sign, or if the first algorithm is compared at its own cost.
+    #[test]
+    fn the_lead_at_equal_cost_by_hand() {
+        let mut runs = Vec::new();
+        let mut add = |algo: &str, seed, limit: f64, cost: f64, ret: f64| {
+            let mut run = run("A-v0", algo, seed, &[(0.0, 60.0), (ret, cost)]);
+            run.limit = limit;
+            run.config = [("run.limit".to_owned(), limit.to_string())].into();
+            runs.push(run);
+        };
+        for seed in 0..2 {
+            let s = seed as f64;
+            // both on lines of slope ½; EPO is 3 above the other at the same cost, although its return is lower
+            add("epo", seed, 25.0, 20.0 + s, 13.0 + 0.5 * (20.0 + s));
+            add("epo", seed, 30.0, 28.0, 13.0 + 0.5 * 28.0);
+            add("ppo-lag", seed, 25.0, 30.0, 10.0 + 0.5 * 30.0);
+            add("ppo-lag", seed, 30.0, 33.0 + s, 10.0 + 0.5 * (33.0 + s));
+        }
+        let tables = tables(&groups(runs, 0.1, &mut Vec::new()), 0.1);
+        let find = |name| tables.iter().find(|t| t.name == name).unwrap();
+        let (equal, pairs) = (find("table7-equal-cost"), find("table8-pairs"));
+        assert_eq!(equal.rows.len(), 2, "the groups at the limit 25: {:?}", equal.rows);
+        let Cell::Spread(at_limit, _) = equal.rows[0][4] else { panic!("{:?}", equal.rows[0]) };
+        let Cell::Interval(lead) = equal.rows[1][5] else { panic!("{:?}", equal.rows[1]) };
+        assert!((at_limit - 25.5).abs() < 1e-9 && (lead.point - 3.0).abs() < 1e-9, "{at_limit} {lead:?}");
+        let Cell::Interval(better) = pairs.rows[0][4] else { panic!("{:?}", pairs.rows[0]) };
+        assert_eq!((pairs.rows[0][3].clone(), better.point), (Cell::Number(2.0), 1.0));
     }
 
     #[test]

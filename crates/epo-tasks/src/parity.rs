@@ -46,7 +46,7 @@ struct Meta {
 
 /// A recorded episode of `T` steps.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct ReferenceEpisode {
     meta: Meta,
     /// `[T, act]`
     action: Vec<f64>,
@@ -65,7 +65,7 @@ pub struct Recording {
     obs_len: usize,
 }
 
-impl Recording {
+impl ReferenceEpisode {
     /// Reads a recording. It is refused if the lengths of its arrays do not fit together.
     pub fn open(path: &Path) -> Result<Self, ParityError> {
         Self::from_npz(&Npz::open(path)?)
@@ -188,7 +188,7 @@ pub struct Comparison {
 }
 
 /// Plays a recorded episode from its id, seed and actions, and compares.
-pub fn compare(recording: &Recording) -> Result<Comparison, ParityError> {
+pub fn compare(recording: &ReferenceEpisode) -> Result<Comparison, ParityError> {
     let mut env = make(&recording.meta.env_id)?;
     let fits = |name, got, want| {
         let problem = format!("has {got} columns, {} has {want}", recording.meta.env_id);
@@ -255,7 +255,7 @@ enum Term {
     At(usize),
 }
 
-fn term_indices(recording: &Recording, ours: &[String]) -> Result<Vec<Term>, ParityError> {
+fn term_indices(recording: &ReferenceEpisode, ours: &[String]) -> Result<Vec<Term>, ParityError> {
     let find = |name: &String| match ours.iter().position(|x| x == name) {
         Some(i) => Ok(Term::At(i)),
         None if name == "cost_sum" => Ok(Term::Sum),
@@ -274,13 +274,13 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn recorded() -> Recording {
+    fn recorded() -> ReferenceEpisode {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-        Recording::open(&folder.join("SafetySwimmerVelocity-v1.npz")).unwrap()
+        ReferenceEpisode::open(&folder.join("SafetySwimmerVelocity-v1.npz")).unwrap()
     }
 
     /// A change of a recording, and its name for messages.
-    type Change = (&'static str, fn(&mut Recording));
+    type Change = (&'static str, fn(&mut ReferenceEpisode));
 
     #[test]
     fn every_kind_of_difference_is_found_at_its_step() {
@@ -326,7 +326,7 @@ mod tests {
     fn an_episode_that_ends_before_its_recording_is_a_difference() {
         // The Hopper falls in the last recorded step. Further steps are added to the recording.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-        let mut recording = Recording::open(&folder.join("SafetyHopperVelocity-v1.npz")).unwrap();
+        let mut recording = ReferenceEpisode::open(&folder.join("SafetyHopperVelocity-v1.npz")).unwrap();
         let (n, a, o, q) = (recording.steps(), recording.act_len, recording.obs_len, 6);
         for _ in 0..300 {
             recording.action.extend(vec![1.0; a]);

@@ -5,11 +5,11 @@
 use epo_core::{ActionSpace, Env, EnvError, Purpose, Stream};
 use serde::Serialize;
 
-use crate::{Shape, TaskEnv};
+use crate::{Geom, Shape, TaskEnv};
 
 /// An episode to be drawn.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rollout {
+pub struct RolloutFile {
     /// `epo-rollout`
     pub format: &'static str,
     /// Version of the format. A reader refuses a version that it does not know.
@@ -57,12 +57,12 @@ pub struct Frame {
 }
 
 /// Plays one episode of at most `max_steps` steps with actions drawn uniformly from the action space.
-pub fn record(env: &mut TaskEnv, seed: u64, max_steps: usize) -> Result<Rollout, EnvError> {
+pub fn record(env: &mut TaskEnv, seed: u64, max_steps: usize) -> Result<RolloutFile, EnvError> {
     let mut random = Stream::new(seed, Purpose::Random, 0);
     let mut obs = vec![0.0; env.spec().obs_len];
     let mut action = vec![0.0; env.spec().action.len()];
     env.reset(seed, &mut obs)?;
-    let geoms = env.geoms().iter().map(drawn).collect();
+    let geoms = env.geoms().iter().map(DrawnGeom::from).collect();
     let mut frames = vec![frame(env, 0.0, 0.0)];
     for _ in 0..max_steps {
         match &env.spec().action {
@@ -79,27 +79,29 @@ pub fn record(env: &mut TaskEnv, seed: u64, max_steps: usize) -> Result<Rollout,
             break;
         }
     }
-    Ok(Rollout { format: "epo-rollout", version: 1, task: env.spec().id.clone(), seed, geoms, frames })
+    Ok(RolloutFile { format: "epo-rollout", version: 1, task: env.spec().id.clone(), seed, geoms, frames })
 }
 
-fn drawn(geom: &crate::Geom) -> DrawnGeom {
-    let shape = match geom.shape {
-        Shape::Plane => "plane",
-        Shape::Sphere => "sphere",
-        Shape::Capsule => "capsule",
-        Shape::Ellipsoid => "ellipsoid",
-        Shape::Cylinder => "cylinder",
-        Shape::Box => "box",
-        Shape::Other => "other",
-    };
-    DrawnGeom {
-        name: geom.name.clone(),
-        shape,
-        size: geom.size.map(|x| x as f32),
-        rgba: geom.rgba,
-        body: geom.body.0,
-        pos: geom.pos.map(|x| x as f32),
-        quat: geom.quat.map(|x| x as f32),
+impl From<&Geom> for DrawnGeom {
+    fn from(geom: &Geom) -> Self {
+        let shape = match geom.shape {
+            Shape::Plane => "plane",
+            Shape::Sphere => "sphere",
+            Shape::Capsule => "capsule",
+            Shape::Ellipsoid => "ellipsoid",
+            Shape::Cylinder => "cylinder",
+            Shape::Box => "box",
+            Shape::Other => "other",
+        };
+        Self {
+            name: geom.name.clone(),
+            shape,
+            size: geom.size.map(|x| x as f32),
+            rgba: geom.rgba,
+            body: geom.body.0,
+            pos: geom.pos.map(|x| x as f32),
+            quat: geom.quat.map(|x| x as f32),
+        }
     }
 }
 

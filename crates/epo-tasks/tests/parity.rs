@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use epo_tasks::parity::{Recording, compare};
+use epo_tasks::parity::{ReferenceEpisode, compare};
 use epo_tasks::tasks;
 
 fn folder() -> PathBuf {
@@ -17,7 +17,7 @@ fn folder() -> PathBuf {
 
 /// Returns how an episode differs from its recording, or `None` if they agree.
 fn difference(file: &Path) -> Option<String> {
-    let recording = match Recording::open(file) {
+    let recording = match ReferenceEpisode::open(file) {
         Ok(recording) => recording,
         Err(error) => return Some(format!("{}: {error}", file.display())),
     };
@@ -43,7 +43,7 @@ fn every_task_repeats_its_recording() {
     let missing: Vec<_> = ids.iter().filter(|id| !file(id).is_file()).collect();
     assert!(missing.is_empty(), "tests/recordings has no recording of {missing:?}");
     for id in &ids {
-        let recording = Recording::open(&file(id)).unwrap();
+        let recording = ReferenceEpisode::open(&file(id)).unwrap();
         assert_eq!(recording.env_id(), id, "the file must have the name of its task");
         assert!(recording.steps() >= 30, "{id}: {} steps are too few", recording.steps());
     }
@@ -55,7 +55,7 @@ fn every_task_repeats_its_recording() {
 fn the_recordings_show_every_cost_term_and_goals() {
     let all: Vec<_> = tasks()
         .iter()
-        .map(|task| Recording::open(&folder().join(format!("{}.npz", task.id))).unwrap())
+        .map(|task| ReferenceEpisode::open(&folder().join(format!("{}.npz", task.id))).unwrap())
         .collect();
     let shown = |term: &str| all.iter().any(|recording| recording.charges(term));
     for term in [
@@ -70,7 +70,7 @@ fn the_recordings_show_every_cost_term_and_goals() {
         assert!(shown(term), "no recording has a step with {term}");
     }
     for family in ["Goal", "Button"] {
-        let met = |r: &&Recording| r.env_id().contains(family) && r.goals_met() > 0;
+        let met = |r: &&ReferenceEpisode| r.env_id().contains(family) && r.goals_met() > 0;
         assert!(all.iter().any(|r| met(&r)), "no recording of {family} meets a goal");
     }
     // Versions 0 and 1 of a velocity task differ only in the cost.

@@ -32,5 +32,5 @@ pub use cmdp::{Cmdp, CmdpError};
 pub use env::TabularEnv;
 pub use front::{Front, FrontPoint, best_response, front};
 pub use optimum::{Optimum, SolveError, least_excess, optimum, penalised};
-pub use policy::{Evaluation, TabularPolicy};
+pub use policy::{PolicyValues, TabularPolicy};
 pub use random::RandomCmdp;

@@ -18,7 +18,7 @@ use clarabel::solver::{
 
 use crate::linear::dot;
 use crate::penalty::phi;
-use crate::{Cmdp, Evaluation, TabularPolicy};
+use crate::{Cmdp, PolicyValues, TabularPolicy};
 
 /// Largest accepted KKT residual, relative to 1 + |value|.
 const ACCEPTED: f64 = 1e-6;
@@ -34,7 +34,7 @@ pub struct Optimum {
     /// The optimal policy. If a constraint binds, it can be stochastic in some states.
     pub policy: TabularPolicy,
     /// Exact values of the policy, computed by linear systems and not by the solver.
-    pub evaluation: Evaluation,
+    pub evaluation: PolicyValues,
     /// λ_i, one multiplier per constraint, in units of reward per cost.
     pub multipliers: Vec<f64>,
     /// Largest of primal infeasibility, dual infeasibility and duality gap, relative to 1 + |value|.

@@ -103,14 +103,14 @@ impl TabularPolicy {
     }
 
     /// Returns the exact values of this policy, from linear systems.
-    pub fn evaluate(&self, cmdp: &Cmdp) -> Evaluation {
+    pub fn evaluate(&self, cmdp: &Cmdp) -> PolicyValues {
         let (n, a) = (cmdp.n_states(), self.system(cmdp));
         let mut transposed: Vec<f64> = (0..n * n).map(|i| a[(i % n) * n + i / n]).collect();
         let mut visits = cmdp.initial().to_vec();
         solve(&mut transposed, &mut visits);
         let v_r = self.value(cmdp, cmdp.reward());
         let v_c: Vec<Vec<f64>> = cmdp.costs().iter().map(|c| self.value(cmdp, c)).collect();
-        Evaluation {
+        PolicyValues {
             j_r: dot(cmdp.initial(), &v_r),
             j_c: v_c.iter().map(|v| dot(cmdp.initial(), v)).collect(),
             visits,
@@ -122,7 +122,7 @@ impl TabularPolicy {
 
 /// The exact values of a policy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Evaluation {
+pub struct PolicyValues {
     /// J_R, the expected discounted return.
     pub j_r: f64,
     /// J_Ci, the expected discounted cost of each constraint.
@@ -135,7 +135,7 @@ pub struct Evaluation {
     pub v_c: Vec<Vec<f64>>,
 }
 
-impl Evaluation {
+impl PolicyValues {
     /// Returns the advantages A(s,a) = payoff(s,a) + γ Σ P(s'|s,a) V(s') − V(s).
     ///
     /// `v` is the value table that belongs to `payoff`, such as [`v_r`](Self::v_r) for the reward.
@@ -169,7 +169,7 @@ mod tests {
         let slow = TabularPolicy::deterministic(2, &[0, 0]).evaluate(&cmdp);
         assert!((slow.j_r - 10.0).abs() < 1e-12 && slow.j_c[0].abs() < 1e-12);
         // A(ready, fast) of the slow policy is 3 + .9·V(cooling) − 10 with V(cooling) = .9·10 = 9
-        let adv = Evaluation::advantage(&cmdp, cmdp.reward(), &slow.v_r);
+        let adv = PolicyValues::advantage(&cmdp, cmdp.reward(), &slow.v_r);
         assert!((adv[1] - 1.1).abs() < 1e-12, "{adv:?}");
     }
 

@@ -143,6 +143,10 @@ impl Rules for Patrol {
         progress + f64::from(self.goal_met(stage))
     }
 
+    fn goal_distance(&self, stage: &Stage) -> Option<f64> {
+        Some(self.distance(stage))
+    }
+
     fn goal_met(&self, stage: &Stage) -> bool {
         self.distance(stage) <= REACHED
     }

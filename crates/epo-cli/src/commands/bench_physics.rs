@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use epo_lab::physics::{MetricComparison, Plan, PlayedPolicy, TASKS, compare, judge};
+use epo_lab::physics::{ComparisonPlan, MetricComparison, PlayedPolicy, TASKS, compare, judge};
 use epo_lab::{LabError, runs, stop};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -56,7 +56,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         _ => Vec::new(),
     };
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let plan = Plan { episodes: args.episodes as usize, max_episodes: args.max_episodes as usize, threads };
+    let plan = ComparisonPlan {
+        episodes: args.episodes as usize,
+        max_episodes: args.max_episodes as usize,
+        threads,
+    };
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let target = match std::io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, Watch, evaluate_run};
+use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, Spread, Watch, evaluate_run};
 use epo_lab::{runs, stop};
 use epo_tasks::Physics;
 
@@ -93,11 +93,14 @@ pub(crate) fn text(report: &EvalReport) -> String {
         "Steps".to_owned(),
     ];
     let row = |e: &Evaluation| {
-        let interval = |mean: f64, [lo, hi]: [f64; 2]| format!("{mean:.2} [{lo:.2}, {hi:.2}]");
+        let interval = |spread: &Spread| match spread.ci95 {
+            Some([lo, hi]) => format!("{:.2} [{lo:.2}, {hi:.2}]", spread.mean),
+            None => format!("{:.2}", spread.mean),
+        };
         [
             e.policy.label().to_owned(),
-            interval(e.ret.mean, e.ret.ci95),
-            interval(e.cost.spread.mean, e.cost.spread.ci95),
+            interval(&e.ret),
+            interval(&e.cost.spread),
             format!("{:.1}", e.cost.median),
             format!("{:.0} %", 100.0 * e.cost.p_feasible),
             format!("{:.0}", e.length.mean),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use epo_tasks::parity::{Comparison, ParityError, Recording, compare};
+use epo_tasks::parity::{Comparison, ParityError, ReferenceEpisode, compare};
 use serde::Serialize;
 
 use crate::exit::Code;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 fn check(file: &Path) -> Result<Comparison, ParityError> {
-    compare(&Recording::open(file)?)
+    compare(&ReferenceEpisode::open(file)?)
 }
 
 /// Returns [`Code::Io`] if the file cannot be read, and [`Code::Failed`] if it is not a valid recording.

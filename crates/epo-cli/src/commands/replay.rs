@@ -18,9 +18,9 @@ use crate::progress::with_bar;
 #[command(
     after_help = "Without --episode, --worst, --best and --training, the first evaluation episode is played.\n\
     \n\
-    --episode, --worst and --best play the policy of a checkpoint. --training repeats an episode of training: with the \
-    very actions of training if a checkpoint of the epoch is there (by default the episodes of the last epoch) or with --retrain, \
-    otherwise with the policy of the checkpoint on the same seed. The page says which."
+    --episode, --worst and --best play the policy of a checkpoint. --training repeats an episode of training. \
+    Its actions are exactly those of training if a checkpoint of its epoch exists (by default for episodes of the last \
+    epoch), or with --retrain. Otherwise the policy of the checkpoint plays the same seed. The page says which case it is."
 )]
 pub(crate) struct Args {
     /// Run folder
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// HTML file to write [default: replay.html, unless --gif is given]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Also write the first episode as an animated picture
+    /// Write the first episode as an animated picture, and the HTML page only if --out is given
     #[arg(long, value_name = "FILE.gif")]
     gif: Option<PathBuf>,
     /// Draw the picture for a dark background

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use epo_tasks::Physics;
-use epo_tasks::rollout::{Rollout, record};
+use epo_tasks::rollout::{RolloutFile, record};
 
 use crate::exit::Code;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Writes to a temporary file in the same folder and renames it, so `path` never holds an incomplete file.
-fn save(rollout: &Rollout, path: &Path) -> io::Result<()> {
+fn save(rollout: &RolloutFile, path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::other("the path does not end in a file name"))?;
     let partial = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
     let written = write(rollout, &partial).and_then(|()| fs::rename(&partial, path));
@@ -52,7 +52,7 @@ fn save(rollout: &Rollout, path: &Path) -> io::Result<()> {
     written
 }
 
-fn write(rollout: &Rollout, path: &Path) -> io::Result<()> {
+fn write(rollout: &RolloutFile, path: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     serde_json::to_writer(&mut file, rollout)?;
     file.write_all(b"\n")?;

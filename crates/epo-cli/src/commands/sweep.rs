@@ -270,8 +270,12 @@ impl SweepOptions {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
-    let file = SweepFile::parse(&text).map_err(usage)?;
-    let runs = file.plan().map_err(usage)?;
+    let wrong = |PlanError(mistakes)| {
+        let named = mistakes.iter().map(|mistake| format!("{}: {mistake}", args.file.display()));
+        usage(PlanError(named.collect()))
+    };
+    let file = SweepFile::parse(&text).map_err(wrong)?;
+    let runs = file.plan().map_err(wrong)?;
     if args.dry_run {
         let labels: Vec<String> = runs.iter().map(PlannedRun::label).collect();
         output::print(&match args.how.json {
@@ -288,7 +292,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let Some(summary) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
-        tell!("for curves and tables, run: epo report '{0}/runs' --out '{0}/report'", out.display());
+        let (program, out) = (output::program(), out.display());
+        tell!("for curves and tables, run: {program} report '{out}/runs' --out '{out}/report'");
     }
     Ok(summary.code())
 }

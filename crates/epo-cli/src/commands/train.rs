@@ -19,7 +19,7 @@ use crate::{output, ranks};
 /// Arguments of `epo train`.
 #[derive(clap::Args, Debug)]
 #[command(
-    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--steps <STEPS>] [--threads <THREADS>] [--accept-changes]"
+    override_usage = "epo train [TASK] [OPTIONS]\n       epo train --resume <RUN> [--steps <STEPS>] [--until <STEPS>] [--threads <THREADS>] [--accept-changes]"
 )]
 pub(crate) struct Args {
     /// Task id (`epo tasks` lists them) [default: SafetyPointGoal1-v0]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Pause the run after the first epoch with at least this number of steps in total, such as 1e6; --resume continues it
     #[arg(long, value_name = "STEPS", value_parser = super::repro::count, allow_negative_numbers = true)]
     until: Option<u64>,
-    /// Print no progress on stderr
+    /// Print only the run folder and the hash: no progress, and no table of the evaluation
     #[arg(long, short)]
     quiet: bool,
 }

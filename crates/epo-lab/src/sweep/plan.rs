@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use crate::config::{ConfigError, ResolvedRun};
+use crate::layers::nearest;
 
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -278,10 +279,16 @@ fn as_in(given: &Table, resolved: &Table) -> Table {
 }
 
 fn unknown_key(key: &str) -> String {
-    let near = ["base", "grid", "list", "slurm", "ray"]
-        .into_iter()
-        .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
-    format!("there is no `{key}` in a sweep file; did you mean `{}`?", near.unwrap_or("grid"))
+    const TABLES: [&str; 5] = ["base", "grid", "list", "slurm", "ray"];
+    if ["run", "train", "algo"].contains(&key) {
+        return format!(
+            "`{key}` belongs to a configuration; in a sweep file write it below [base] or [grid]"
+        );
+    }
+    match nearest(key, TABLES.into_iter()) {
+        Some(near) => format!("there is no `{key}` in a sweep file; did you mean `{near}`?"),
+        None => format!("there is no `{key}` in a sweep file; its tables are {}", TABLES.join(", ")),
+    }
 }
 
 /// Returns a copy of every leaf of a table, with its dotted name.
@@ -357,6 +364,8 @@ mod tests {
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
             ("", "asks for nothing"),
             ("[gird]\nrun.seed = [0]\n", "did you mean `grid`"),
+            ("[sweep]\nrun.seed = [0]\n", "its tables are base, grid, list, slurm, ray"),
+            ("[run]\nseed = [0]\n", "write it below [base] or [grid]"),
             ("grid = 3\n", "must be a table"),
             ("list = [1]\n", "write [[list]]"),
             ("[grid]\nrun.seed = [1, 1]\n", "two runs are the same"),

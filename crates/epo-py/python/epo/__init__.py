@@ -1,6 +1,6 @@
 """Constrained (safe) reinforcement learning at native speed.
 
-``epo`` has the published Safety-Gymnasium tasks, EPO and seven other algorithms, and trains them on these tasks or on
+``epo`` has the published Safety-Gymnasium tasks, EPO and its baselines, and trains them on these tasks or on
 any Gymnasium environment.
 
 >>> import epo

@@ -8,12 +8,12 @@ use epo_core::{Purpose, Stream};
 use super::{Check, Tally};
 use crate::linear::dot;
 use crate::penalty::{hinge, hinge_slope};
-use crate::{Cmdp, Evaluation, Optimum, RandomCmdp, SolveError, TabularPolicy, optimum, penalised};
+use crate::{Cmdp, Optimum, PolicyValues, RandomCmdp, SolveError, TabularPolicy, optimum, penalised};
 
 /// Returns the gradient of J_C with respect to the logits of a softmax policy: x(s) π(a|s) A(s,a).
 fn cost_gradient(cmdp: &Cmdp, policy: &TabularPolicy) -> Vec<f64> {
     let (e, m) = (policy.evaluate(cmdp), cmdp.n_actions());
-    let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &e.v_c[0]);
+    let adv = PolicyValues::advantage(cmdp, &cmdp.costs()[0], &e.v_c[0]);
     (0..adv.len()).map(|i| e.visits[i / m] * policy.probabilities()[i] * adv[i]).collect()
 }
 
@@ -77,7 +77,7 @@ fn largest(lambda: &[f64]) -> f64 {
 }
 
 /// Returns the total penalty Σ_i Φ(F_i⁺).
-fn total_penalty(cmdp: &Cmdp, e: &Evaluation, alpha: f64) -> f64 {
+fn total_penalty(cmdp: &Cmdp, e: &PolicyValues, alpha: f64) -> f64 {
     e.excess(cmdp).iter().map(|&f| hinge(alpha, f)).sum()
 }
 

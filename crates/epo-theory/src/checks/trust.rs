@@ -13,7 +13,7 @@ use epo_core::{Purpose, Stream};
 use super::{Check, Tally};
 use crate::linear::dot;
 use crate::penalty::hinge;
-use crate::{Cmdp, Evaluation, RandomCmdp, SolveError, TabularPolicy};
+use crate::{Cmdp, PolicyValues, RandomCmdp, SolveError, TabularPolicy};
 
 /// The quantities in the bounds for a pair of policies: π_k and a policy π close to it. None depends on the limit.
 pub(crate) struct Pair {
@@ -43,8 +43,8 @@ impl Pair {
         let (k, e) = (base.evaluate(cmdp), new.evaluate(cmdp));
         let mean =
             |adv: &[f64]| -> Vec<f64> { (0..n).map(|s| dot(new.at(s), &adv[s * m..(s + 1) * m])).collect() };
-        let adv_r = mean(&Evaluation::advantage(cmdp, cmdp.reward(), &k.v_r));
-        let adv_c = mean(&Evaluation::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]));
+        let adv_r = mean(&PolicyValues::advantage(cmdp, cmdp.reward(), &k.v_r));
+        let adv_c = mean(&PolicyValues::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]));
         let sup = |v: &[f64]| v.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
         let mean_kl = |p: &TabularPolicy, q: &TabularPolicy| {
             (0..n).map(|s| (1.0 - gamma) * k.visits[s] * p.kl(q, s)).sum()
@@ -112,7 +112,7 @@ fn step(cmdp: &Cmdp, logits: &[f64], direction: &[f64], delta: f64) -> TabularPo
 /// The directions along the cost advantage are the worst cases for the bounds.
 fn directions(cmdp: &Cmdp, base: &TabularPolicy, rng: &mut Stream) -> [Vec<f64>; 4] {
     let k = base.evaluate(cmdp);
-    let adv = Evaluation::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]);
+    let adv = PolicyValues::advantage(cmdp, &cmdp.costs()[0], &k.v_c[0]);
     let top = adv.iter().fold(1e-9_f64, |t, a| t.max(a.abs()));
     let up: Vec<f64> = adv.iter().map(|a| a / top).collect();
     let down = up.iter().map(|a| -a).collect();
