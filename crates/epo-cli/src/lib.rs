@@ -96,6 +96,9 @@ enum Command {
     Repro(Box<commands::repro::Args>),
     /// Check the paper's statements on small problems whose optimum is known exactly
     Theory(commands::theory::Args),
+    /// Print the licences of epo and of everything that it contains
+    #[command(alias = "licenses")]
+    Licences,
 }
 
 /// Calls `register`, runs the command given by the arguments of this process, and returns the exit code.
@@ -156,5 +159,6 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Tune(args) => commands::tune::run(args),
         Command::Repro(args) => commands::repro::run(*args),
         Command::Theory(args) => commands::theory::run(args),
+        Command::Licences => commands::licences::run(),
     }
 }

@@ -394,13 +394,21 @@ function openPanel(title, ...content) {
   if (!byId("panel").open) byId("panel").showModal();
 }
 
-/** Lists the episodes of an epoch. @param {{group?: string, run?: string, title: string}} whose @param {number} x */
+/** Lists the episodes that ended in an epoch, or in the next one in which any did: an episode may be longer than an epoch. @param {{group?: string, run?: string, title: string}} whose @param {number} x */
 async function openEpisodes(whose, x) {
   const p = new URLSearchParams(whose.run ? { run: whose.run } : { group: whose.group ?? "" });
-  p.set(view.x === "time" ? "hours" : "steps", String(x));
+  const ask = async (/** @type {number} */ at) => {
+    p.set(view.x === "time" ? "hours" : "steps", String(at));
+    return await (await fetch(`api/episodes?${p}`)).json();
+  };
+  const named = (/** @type {number[]} */ e) => (e[0] === e[1] ? `epoch ${e[0]}` : `epochs ${e[0]} to ${e[1]}`);
   try {
-    const a = await (await fetch(`api/episodes?${p}`)).json();
-    const epochs = a.epochs[0] === a.epochs[1] ? `epoch ${a.epochs[0]}` : `epochs ${a.epochs[0]} to ${a.epochs[1]}`;
+    const first = await ask(x);
+    let a = first;
+    for (let later = 1; a.total === 0 && later <= 8; later++) a = await ask((x * (first.epochs[1] + 1 + later)) / (first.epochs[1] + 1));
+    if (a.total === 0) a = first;
+    const epochs = named(a.epochs);
+    const none = a === first ? "" : `No episode ended in ${named(first.epochs)}; these are the next that did. `;
     const row = (/** @type {any} */ e) => {
       const limit = data.runs.get(e.run)?.limit ?? null;
       const replay = a.replays ? el("a", { href: `replay?${new URLSearchParams({ run: e.run, episode: String(e.episode.row) })}`, target: "_blank", rel: "noopener" }, "replay") : "–";
@@ -410,7 +418,7 @@ async function openEpisodes(whose, x) {
     const heads = ["Cost", "Return", "Length", "Seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
-      el("p", { className: "hint" }, `${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
+      el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
       el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, ...heads, el("th", {}, "Replay"))), el("tbody", {}, ...a.episodes.map(row))),
     );
@@ -452,6 +460,7 @@ function openHelp() {
     el("p", {}, "All words must match the folder, task, algorithm or state of a run. key=value matches a setting, such as seed=0 or state=training. A word after - must not match."),
     el("h3", {}, "Charts"),
     el("p", {}, "A line is the mean over the runs of a group, which differ only in the seed. The dashed red line is the cost limit. Hollow points exceed their limit. The address of the page restores the view."),
+    el("p", {}, el("a", { href: "licences.txt", target: "_blank" }, "Licences of the libraries of this page")),
   );
 }
 

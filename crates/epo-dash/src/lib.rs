@@ -22,7 +22,7 @@ mod tail;
 mod view;
 
 pub use episodes::Episode;
-pub use server::{Dashboard, DashboardError, Options, routes};
+pub use server::{Dashboard, DashboardError, LICENCES, Options, routes};
 
 use std::path::Path;
 

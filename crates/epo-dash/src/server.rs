@@ -242,8 +242,12 @@ fn raise_limit_of_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }); // the old limit serves, too
 }
 
+/// The licences of the libraries that the page uses.
+pub const LICENCES: &str =
+    concat!(include_str!("../page/licences.txt"), include_str!("../../../LICENSE-APACHE"));
+
 /// Files of the page: path, type and content.
-const FILES: [(&str, &str, &[u8]); 9] = [
+const FILES: [(&str, &str, &[u8]); 10] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_bytes!("../page/style.css")),
     ("/app.js", "text/javascript; charset=utf-8", include_bytes!("../page/app.js")),
@@ -251,6 +255,7 @@ const FILES: [(&str, &str, &[u8]); 9] = [
     ("/tables.js", "text/javascript; charset=utf-8", include_bytes!("../page/tables.js")),
     ("/dom.js", "text/javascript; charset=utf-8", include_bytes!("../page/dom.js")),
     ("/icon.svg", "image/svg+xml", include_bytes!("../page/icon.svg")),
+    ("/licences.txt", "text/plain; charset=utf-8", LICENCES.as_bytes()),
     ("/echarts/index.js", "text/javascript; charset=utf-8", include_bytes!(env!("EPO_ECHARTS_ENTRY"))),
     (
         "/echarts/index-DlVyZyb_.js",

@@ -4,6 +4,7 @@
 //! the interface that users see; this module is private to them. Long calls release the interpreter lock, and a panic
 //! becomes a Python exception.
 
+mod bench;
 mod env;
 mod error;
 mod policy;
@@ -84,6 +85,12 @@ fn read_config(dir: PathBuf) -> PyResult<String> {
     Ok(serde_json::to_string(&table).unwrap_or_default())
 }
 
+/// Panics, so that a test can see what Python gets to see.
+#[pyfunction]
+fn panic(text: &str) {
+    panic!("{text}");
+}
+
 /// Returns a message if another version of this program started the run.
 #[pyfunction]
 fn other_version(dir: PathBuf) -> Option<String> {
@@ -99,6 +106,7 @@ fn _epo(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<env::Env>()?;
     m.add_class::<vector::VecEnv>()?;
     m.add_class::<policy::Policy>()?;
+    m.add_class::<bench::Pool>()?;
     m.add_function(wrap_pyfunction!(set_library_dir, m)?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
     m.add_function(wrap_pyfunction!(tasks, m)?)?;
@@ -107,6 +115,7 @@ fn _epo(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(evaluation_seed, m)?)?;
     m.add_function(wrap_pyfunction!(read_config, m)?)?;
     m.add_function(wrap_pyfunction!(other_version, m)?)?;
+    m.add_function(wrap_pyfunction!(panic, m)?)?;
     m.add_function(wrap_pyfunction!(train::train, m)?)?;
     m.add_function(wrap_pyfunction!(train::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(python_env::check, m)?)?;

@@ -20,10 +20,10 @@ client() {
     read -ra packages <<<"$3"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || { skipped "$1: no virtual environment"; return; }
     if [ ! -f "$venv/complete" ]; then
-        "$venv/bin/pip" install "${quiet[@]}" pytest "${packages[@]}" || { skipped "$1 cannot be installed"; return; }
+        "$venv/bin/python" -m pip install "${quiet[@]}" pytest "${packages[@]}" || { skipped "$1 cannot be installed"; return; }
         touch "$venv/complete"
     fi
-    "$venv/bin/pip" install "${quiet[@]}" --no-deps --force-reinstall "$WHEEL"
+    "$venv/bin/python" -m pip install "${quiet[@]}" --no-deps --force-reinstall "$WHEEL"
     read -ra files <<<"$tests"
     "$venv/bin/python" -m pytest --quiet -p no:cacheprovider -rs "${files[@]}"
 }

@@ -15,16 +15,16 @@ venv=$PWD/target/python/venv wheels=$PWD/target/python/wheels
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 requirements=crates/epo-py/tests/requirements.txt
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" \
         || skip "its requirements cannot be installed"
     cp "$requirements" "$venv/requirements.txt"
 fi
 
 rm -rf "$wheels"
 level=$(sed -n '/^\[profile.test\]/,/^$/s/^opt-level = //p' Cargo.toml)
-CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/maturin" build --quiet --profile dev --compatibility linux \
+CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/python" -m maturin build --quiet --profile dev --compatibility linux \
     --interpreter "$venv/bin/python" --out "$wheels"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/epo-*.whl
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheels"/epo-*.whl
 # types of the package, and of the stubs against the native module
 "$venv/bin/python" -m mypy --cache-dir target/python/mypy
 (cd target/python && "$venv/bin/python" -m mypy.stubtest --ignore-missing-stub epo._epo)

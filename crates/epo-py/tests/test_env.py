@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,6 +173,29 @@ assert os.waitpid(pid, 0)[1] == 0
     pytest.importorskip("gymnasium")
     lines = python(script, timeout=60).stdout.split("\n")
     assert lines[0] == lines[1] != "", lines
+
+
+def test_the_library_is_that_of_the_package(python):
+    """This test fails if the package works only where it was built: the library of the build is then taken."""
+    script = "import epo; epo.make('SafetyPointGoal1-v0').reset(seed=0); print(open('/proc/self/maps').read())"
+    loaded = {line.split()[-1] for line in python(script).stdout.splitlines() if "libmujoco" in line}
+    assert loaded == {str(Path(epo.__file__).parent / "mujoco" / "libmujoco.so.3.17.0")}
+
+
+def test_a_panic_is_an_exception_and_the_process_goes_on(python):
+    """This test fails if the native module is built to abort on a panic."""
+    script = """
+import numpy as np, epo
+from epo import _epo
+env = epo.make("SafetyPointGoal1-v0")
+env.reset(seed=0)
+try:
+    _epo.panic("broken by hand")
+except BaseException as error:
+    print(type(error).__name__, error)
+print(env.step(np.zeros(2))[0].shape)
+"""
+    assert python(script).stdout == "PanicException broken by hand\n(60,)\n"
 
 
 def test_mujoco_of_the_caller_lives_in_the_same_process(python):

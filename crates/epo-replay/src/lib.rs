@@ -31,7 +31,7 @@ use epo_report::printable;
 use epo_tasks::{Physics, TaskEnv};
 
 pub use cost_map::CostMap;
-pub use page::content_security_policy;
+pub use page::{LICENCES, content_security_policy};
 pub use picture::{PictureError, Theme};
 pub use recording::{Gauge, Lidar, Recording, Series};
 pub use training::{TrainingEpisode, training_episodes};

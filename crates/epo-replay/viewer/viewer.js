@@ -522,7 +522,7 @@
   const palette = () => (dark.matches ? ["#6cb6ff", "#f0a04b", "#57d19a", "#e58fd0", "#e6d35c", "#9aa4b2", "#ff8f8f", "#8be9fd"] : ["#0b62c4", "#c45a00", "#12805c", "#a3308b", "#8a7a00", "#59636e", "#b42318", "#0e7490"]);
   /** @type {{plot: any, now: HTMLElement, update: (f: number) => void}[]} */
   let lanes = [];
-  const round = (/** @type {number} */ v) => (Number.isInteger(v) ? String(v) : Number.isFinite(v) ? (Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2)) : "–");
+  const round = (/** @type {number} */ v) => (Number.isInteger(v) ? String(v) : Number.isFinite(v) ? v.toFixed(Math.abs(v) >= 100 ? 0 : Math.abs(v) >= 10 ? 1 : 2).replace(/^-0\.00$/, "0.00") : "–");
 
   /** The charts of the episode: a title and named lines, each with one value per frame. */
   function charts() {

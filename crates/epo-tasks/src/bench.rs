@@ -10,7 +10,7 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use epo_core::{Env, EnvError, Purpose, Stream};
+use epo_core::{Env, EnvError, EnvFailure, EnvPool, Purpose, Stream};
 
 use crate::registry::{TaskError, TaskInfo};
 use crate::{Physics, TaskEnv, make_with};
@@ -56,6 +56,46 @@ pub enum BenchError {
     /// A reset or a step failed.
     #[error(transparent)]
     Env(#[from] EnvError),
+    /// A reset or a step failed in a pool.
+    #[error(transparent)]
+    Pool(#[from] EnvFailure),
+}
+
+/// A pool of environments that random policies step, for comparisons with other ways to step environments.
+#[derive(Debug)]
+pub struct PoolBench {
+    pool: EnvPool,
+    /// Random numbers and the action of each environment.
+    work: Vec<(Stream, Vec<f64>)>,
+}
+
+impl PoolBench {
+    /// Makes `envs` environments and starts their first episodes.
+    pub fn new(id: &str, physics: Physics, envs: u32, threads: usize) -> Result<Self, BenchError> {
+        let first = make_with(id, physics)?;
+        let action = vec![0.0; first.spec().action.len()];
+        let work = (0..envs).map(|i| (Stream::new(0, Purpose::Random, i), action.clone())).collect();
+        let envs = (0..envs).map(|_| Ok(Box::new(first.try_clone()?) as Box<dyn Env>));
+        let envs = envs.collect::<Result<Vec<_>, TaskError>>()?;
+        let mut pool = EnvPool::new(envs, threads, 0, Purpose::Random)?;
+        pool.start()?;
+        Ok(Self { pool, work })
+    }
+
+    /// Steps every environment once, `steps` times. An episode that ends is followed by the next one.
+    pub fn step(&mut self, steps: usize) -> Result<(), BenchError> {
+        // a single environment has no others to take turns with
+        let (turns, steps) = if self.work.len() == 1 { (1, steps) } else { (steps, 1) };
+        for _ in 0..turns {
+            self.pool.run(&mut self.work, |slot, (rng, action)| {
+                (0..steps).try_for_each(|_| {
+                    draw(rng, action);
+                    slot.step(action).map(|_| ())
+                })
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// One thread's pair of environments, and the shortest time of every turn so far.

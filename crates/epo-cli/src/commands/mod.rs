@@ -9,6 +9,7 @@ mod bench_update;
 pub(crate) mod dash;
 pub(crate) mod eval;
 pub(crate) mod export;
+pub(crate) mod licences;
 pub(crate) mod model;
 pub(crate) mod parity;
 pub(crate) mod replay;
