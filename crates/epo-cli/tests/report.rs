@@ -127,7 +127,7 @@ fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     assert_eq!((cell("cost_training_mean"), cell("cost_mean_action_mean")), (69.3125, 0.0));
     assert!((cell("return_mean_action_mean") + 11.866737967068985).abs() < 1e-12);
     let page = fs::read_to_string(out.join("index.html")).unwrap();
-    for part in ["9fde6cdf25df", "0.3.0", "KL divergence", "penalty factor μ", "prefers-color-scheme:dark"] {
+    for part in ["9fde6cdf25df", "0.3.0", "KL divergence", "μ (Penalty/Mu)", "prefers-color-scheme:dark"] {
         assert!(page.contains(part), "the page has no {part}");
     }
     assert!(!page.contains("The band"), "the page describes a band, but one seed has none");
