@@ -293,7 +293,9 @@ fn episodes_of_an_epoch_are_listed_and_replayed() {
     for address in
         [format!("group={group}&steps=150"), format!("run={run}&steps=200"), format!("run={run}&hours=1.5")]
     {
-        let got = get(server.address, &format!("/api/episodes?{address}")).json();
+        // the server may have seen the folder before all of its files were written
+        let address = format!("/api/episodes?{address}");
+        let (got, _) = wait_for(server.address, &address, |got| got["episodes"].is_array());
         let costs: Vec<_> =
             got["episodes"].as_array().unwrap().iter().map(|e| e["episode"]["cost"].as_f64()).collect();
         assert_eq!(costs, [Some(9.0), Some(4.0), Some(1.0)], "{address}");
