@@ -80,7 +80,8 @@ def test_ctrl_c_saves_and_raises(tmp_path, small):
     """This test fails if a training holds the interpreter lock, or if an interrupt loses the epoch."""
     small["steps"] = 8000
     script = f"""
-import epo, time
+import epo, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run in the background
 def slow(row):
     print("row", flush=True)
     time.sleep(0.2)
