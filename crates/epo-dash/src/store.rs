@@ -41,6 +41,8 @@ pub(crate) struct Group {
 /// The list of runs and how they are grouped. It is replaced as a whole when a run comes or goes.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    /// Number of runs whose rows had still to be read when the groups were published.
+    pub(crate) loading: u64,
     pub(crate) runs: Vec<Arc<RwLock<Run>>>,
     pub(crate) by_id: HashMap<String, usize>,
     pub(crate) groups: Vec<Group>,
@@ -220,19 +222,20 @@ impl Store {
         });
         let by_id = ids.iter().cloned().enumerate().map(|(i, id)| (id, i)).collect();
         let table = Table { runs: runs.collect(), by_id, notes, ..Table::default() };
-        self.publish(table, version);
         let fresh: Vec<usize> = (0..ids.len()).filter(|&i| !before.by_id.contains_key(&ids[i])).collect();
+        self.loading.store(fresh.len() as u64, Ordering::Relaxed);
+        self.publish(table, version);
         self.load(&fresh);
     }
 
     /// Reads the rows of new runs in parts, so that the first can be shown while the others are read.
     fn load(&self, fresh: &[usize]) {
-        self.loading.store(fresh.len() as u64, Ordering::Relaxed);
         let table = self.table();
         let mut due = Instant::now(); // when the groups are published next
         for part in fresh.chunks(PART) {
             self.refresh_these(&table, part);
-            self.loading.fetch_sub(part.len() as u64, Ordering::Relaxed);
+            let left = self.loading.load(Ordering::Relaxed).saturating_sub(part.len() as u64);
+            self.loading.store(left.max(1), Ordering::Relaxed);
             let begun = Instant::now();
             if begun >= due {
                 self.publish(table.ungrouped(), self.version() + 1);
@@ -292,6 +295,7 @@ impl Store {
 
     /// Groups the runs of `table` and makes it the current one.
     fn publish(&self, mut table: Table, version: u64) {
+        table.loading = self.loading();
         let guards: Vec<_> = table.runs.iter().map(|run| read(run)).collect();
         let known: Vec<usize> = (0..guards.len()).filter(|&i| guards[i].identity.is_some()).collect();
         let identities: Vec<_> = known.iter().filter_map(|&i| guards[i].identity.as_ref()).collect();

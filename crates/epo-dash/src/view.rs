@@ -129,7 +129,7 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
         .collect();
     json!({
         "version": version,
-        "loading": store.loading(),
+        "loading": table.loading, // of the same moment as the groups
         "folders": store.roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>(),
         "notes": table.notes.iter().take(MOST_NOTES).collect::<Vec<_>>(),
         "sweeps": store.sweeps(),

@@ -57,13 +57,25 @@ fn serve(runs: &Path, token: Option<&str>) -> SocketAddr {
 }
 
 /// Writes a run folder with these rows.
+/// Writes files into a new folder that appears with all of them at once, so that the server never sees half of a run.
+fn appear(dir: &Path, files: &[(&str, String)]) {
+    let made = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(made.path().join(name), text).unwrap();
+    }
+    fs::create_dir_all(dir.parent().unwrap()).unwrap();
+    match fs::rename(made.path(), dir) {
+        Ok(()) => drop(made.keep()),
+        // the folder is there already, and its files are replaced one by one
+        Err(_) => files.iter().for_each(|(name, text)| fs::write(dir.join(name), text).unwrap()),
+    }
+}
+
 fn write_run(runs: &Path, name: &str, algo: &str, seed: u64, rows: &str) -> PathBuf {
     let dir = runs.join(name);
-    fs::create_dir_all(&dir).unwrap();
     let config =
         format!("[run]\ntask = \"Task1\"\nalgo = \"{algo}\"\nseed = {seed}\nlimit = 25.0\nsteps = 1000\n");
-    fs::write(dir.join("config.toml"), config).unwrap();
-    fs::write(dir.join("progress.csv"), format!("{HEADER}\n{rows}")).unwrap();
+    appear(&dir, &[("config.toml", config), ("progress.csv", format!("{HEADER}\n{rows}"))]);
     dir
 }
 
@@ -200,9 +212,12 @@ fn folders_of_omnisafe_are_shown_while_they_train() {
     let last = "2.0,50.0,1000.0,1.0,40000.0,386.5,103.5,0.05\r\n";
     let write = |seed: u64, rows: &str| {
         let dir = server.runs.join(format!("PPOLag-{{Task1}}/seed-00{seed}-2026-01-01-00-00-00"));
+        let files = [
+            ("config.json", config("PPOLag", seed).to_string()),
+            ("progress.csv", format!("{header}{rows}")),
+        ];
+        appear(&dir, &files);
         fs::create_dir_all(dir.join("torch_save")).unwrap();
-        fs::write(dir.join("config.json"), config("PPOLag", seed)).unwrap();
-        fs::write(dir.join("progress.csv"), format!("{header}{rows}")).unwrap();
         dir
     };
     let training = write(0, &format!("{first}{}", &last[..9]));
