@@ -24,7 +24,7 @@ use crate::context::Shuffles;
 use crate::critics::{CriticBuffers, critic_jobs, critic_metrics, critic_report};
 use crate::report::{self as m};
 use crate::schedule::train_critics;
-use crate::trust_region::{Trial, TrustRegion, dot};
+use crate::trust_region::{Candidate, TrustRegion, dot};
 use crate::{
     Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostCritic, Discount, Epoch, Method, RestoreError,
     UpdateConfig, UpdateError, UpdateReport, auto,
@@ -232,7 +232,7 @@ impl Cpo {
         let dual = Dual::solve(q, r, s, c, *delta, dot(&b, &b));
 
         let before = region.trial(policy, batch);
-        let accept = |t: Trial| {
+        let accept = |t: Candidate| {
             let reward_ok = dual.case <= 1 || t.surr_r >= before.surr_r;
             reward_ok && t.surr_c - before.surr_c <= (-c).max(0.0) && t.kl <= *delta
         };

@@ -36,7 +36,7 @@ struct Piece {
 
 /// A policy compared with the one that acted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Trial {
+pub(crate) struct Candidate {
     /// Reward surrogate `E[ρ A_r]`.
     pub(crate) surr_r: f64,
     /// Cost surrogate `E[ρ A_c]`.
@@ -122,7 +122,7 @@ impl TrustRegion {
     }
 
     /// Compares `policy` with the centre.
-    pub(crate) fn trial(&mut self, policy: &Policy, batch: &Batch<'_>) -> Trial {
+    pub(crate) fn trial(&mut self, policy: &Policy, batch: &Batch<'_>) -> Candidate {
         let ws = self.ws.get_or_insert_with(|| policy.workspace(256));
         policy.dist(&batch.rollout.obs, ws, &mut self.new);
         self.new.log_prob(&batch.rollout.action, &mut self.logp);
@@ -130,7 +130,7 @@ impl TrustRegion {
         let whole = Minibatch { logp: &self.logp, logp_old: &batch.rollout.logp, adv_r, adv_c };
         let mean = |adv: &dyn Fn(usize) -> f64| cost_surrogate(&whole, CostClip::None, 0.0, adv);
         let (surr_r, surr_c) = (mean(&|i| adv_r[i]), mean(&|i| adv_c[0][i]));
-        Trial { surr_r, surr_c, kl: self.old.kl(&self.new), ratio: mean(&|_| 1.0) }
+        Candidate { surr_r, surr_c, kl: self.old.kl(&self.new), ratio: mean(&|_| 1.0) }
     }
 
     /// Mean entropy of the policy that was measured last.
@@ -147,7 +147,7 @@ impl TrustRegion {
         step: &[f64],
         decay: f64,
         trials: usize,
-        accept: impl Fn(Trial) -> bool,
+        accept: impl Fn(Candidate) -> bool,
     ) -> usize {
         let start = policy.params().to_vec();
         let mut fraction = 1.0;

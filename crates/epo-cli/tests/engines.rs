@@ -127,6 +127,17 @@ impl Site {
         self.command(args).output().unwrap()
     }
 
+    /// Runs the sweep without an engine, and returns the hashes of its runs.
+    fn local(&self) -> Vec<(String, String)> {
+        let local = Command::new(env!("CARGO_BIN_EXE_epo"))
+            .args(["sweep", "s.toml", "--out", "local", "--quiet"])
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        assert!(local.status.success(), "{}", text(&local.stderr));
+        hashes(&self.dir.path().join("local"))
+    }
+
     /// Calls `epo sweep --json` and returns its exit code and document.
     fn json(&self, args: &[&str]) -> (i32, Value) {
         let got = self.epo(&[args, &["--json", "--quiet"]].concat());
@@ -255,13 +266,7 @@ fn runs_of_slurm_are_those_of_a_local_sweep_and_the_status_follows_them() {
         "{run}"
     );
     let on_slurm = hashes(&site.out());
-    let local = Command::new(env!("CARGO_BIN_EXE_epo"))
-        .args(["sweep", "s.toml", "--out", "local", "--quiet"])
-        .current_dir(site.dir.path())
-        .output()
-        .unwrap();
-    assert!(local.status.success(), "{}", text(&local.stderr));
-    assert_eq!(on_slurm, hashes(&site.dir.path().join("local")));
+    assert_eq!(on_slurm, site.local());
     assert_eq!(on_slurm.len(), 3);
     // nothing is left to submit
     assert_eq!(code(&site.epo(&["--on", "slurm"])), 0);
@@ -436,13 +441,7 @@ fn runs_of_ray_are_those_of_a_local_sweep_with_and_without_a_storage() {
     let file = file.replace("run.steps = 800", "run.steps = 8000").replace("[0, 1, 2]", "[0, 1]");
     fs::write(site.dir.path().join("s.toml"), file + "[ray]\nsync = 1\n").unwrap();
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/fake");
-    let local = Command::new(env!("CARGO_BIN_EXE_epo"))
-        .args(["sweep", "s.toml", "--out", "local", "--quiet"])
-        .current_dir(site.dir.path())
-        .output()
-        .unwrap();
-    assert!(local.status.success(), "{}", text(&local.stderr));
-    let want = hashes(&site.dir.path().join("local"));
+    let want = site.local();
     for storage in [None, Some("storage")] {
         let out = if storage.is_some() { "far" } else { "near" };
         let mut command = site.command(&["--on", "ray", "--quiet", "--json", "--out", out]);

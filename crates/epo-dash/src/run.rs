@@ -18,7 +18,7 @@ const UNSTARTED: Duration = Duration::from_secs(1800);
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum RunState {
     /// Rows are being added.
     Training,
     /// All planned steps are done.
@@ -31,7 +31,7 @@ pub(crate) enum State {
     Broken,
 }
 
-impl State {
+impl RunState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Training => "training",
@@ -74,7 +74,7 @@ pub(crate) struct Run {
     pub(crate) sums: Sums,
     pub(crate) hash: Option<String>,
     pub(crate) evaluation: Option<serde_json::Value>,
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     /// Version of the store in which the run changed last.
     pub(crate) changed: u64,
     checkpoint: Option<u64>,
@@ -103,7 +103,7 @@ impl Run {
             sums: Sums::default(),
             hash: None,
             evaluation: None,
-            state: State::Training,
+            state: RunState::Training,
             changed: 0,
             checkpoint: None,
             tail: Tail::default(),
@@ -153,7 +153,7 @@ impl Run {
             changed |= self.read_checkpoint();
         }
         self.state = self.state_now();
-        if self.state != State::Training && before.0 == State::Training {
+        if self.state != RunState::Training && before.0 == RunState::Training {
             self.rows.shrink();
         }
         (changed || before != (self.state, self.problem.clone()), more)
@@ -161,7 +161,7 @@ impl Run {
 
     /// Returns true if no file of the run has changed for long, so that it can be looked at less often.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.state != State::Training || self.problem.is_some()
+        self.state != RunState::Training || self.problem.is_some()
     }
 
     fn stamp(&self, names: &[&str]) -> Option<SystemTime> {
@@ -270,12 +270,12 @@ impl Run {
         Ok((true, more))
     }
 
-    fn state_now(&self) -> State {
+    fn state_now(&self) -> RunState {
         if self.problem.is_some() || self.identity.is_none() {
-            return State::Broken;
+            return RunState::Broken;
         }
         if self.planned().is_some_and(|planned| self.sums.steps >= planned) {
-            return State::Done;
+            return RunState::Done;
         }
         let silent = self.grown.map_or(Duration::MAX, |at| at.elapsed() + self.age);
         let epoch = self.seconds().unwrap_or(0.0) / self.sums.epochs.max(1) as f64;
@@ -283,12 +283,12 @@ impl Run {
         match (self.sums.epochs, self.checkpoint) {
             (0, _) if self.grown.is_none() => {
                 let age = self.stamps[0].and_then(|at| SystemTime::now().duration_since(at).ok());
-                if age.is_some_and(|age| age > UNSTARTED) { State::Dead } else { State::Training }
+                if age.is_some_and(|age| age > UNSTARTED) { RunState::Dead } else { RunState::Training }
             }
-            _ if silent < patience => State::Training,
-            (epochs, Some(saved)) if saved >= epochs as u64 => State::Stopped,
-            _ if self.identity.as_ref().is_some_and(|i| i.source == Source::OmniSafe) => State::Stopped,
-            _ => State::Dead,
+            _ if silent < patience => RunState::Training,
+            (epochs, Some(saved)) if saved >= epochs as u64 => RunState::Stopped,
+            _ if self.identity.as_ref().is_some_and(|i| i.source == Source::OmniSafe) => RunState::Stopped,
+            _ => RunState::Dead,
         }
     }
 
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(run.refresh(), (true, false));
         assert_eq!(
             (run.state, run.remark().as_str()),
-            (State::Training, "The run has not finished an epoch.")
+            (RunState::Training, "The run has not finished an epoch.")
         );
         fs::write(&path, format!("{HEADER}\n,,100,1,0.5\n1,30,200,2,0.4\n2,20,30")).unwrap();
         assert_eq!(run.refresh(), (true, false));
@@ -391,7 +391,7 @@ mod tests {
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"0,3,0.3\nnonsense\n3,24,400,4,0.2\n").unwrap();
         assert_eq!(run.refresh(), (true, false));
-        assert_eq!(run.state, State::Done);
+        assert_eq!(run.state, RunState::Done);
         assert_eq!(run.remark(), "1 row of progress.csv is broken and left out.");
         let results = run.results().unwrap();
         let mu = QUANTITIES.iter().position(|q| q.key == "mu").unwrap();
@@ -404,7 +404,7 @@ mod tests {
 
         fs::remove_file(&path).unwrap();
         run.refresh();
-        assert_eq!((run.state, run.remark().as_str()), (State::Broken, "progress.csv is gone."));
+        assert_eq!((run.state, run.remark().as_str()), (RunState::Broken, "progress.csv is gone."));
     }
 
     /// This test fails if sums leave out rows that are not kept, or if kept rows have wrong epochs.
@@ -430,17 +430,17 @@ mod tests {
         let old = SystemTime::now() - Duration::from_secs(1000);
         fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
         run.refresh();
-        assert_eq!(run.state, State::Dead, "no checkpoint");
+        assert_eq!(run.state, RunState::Dead, "no checkpoint");
         fs::create_dir_all(dir.path().join("checkpoint/000001")).unwrap();
         run.refresh();
-        assert_eq!(run.state, State::Dead, "the second epoch is not saved");
+        assert_eq!(run.state, RunState::Dead, "the second epoch is not saved");
         fs::create_dir_all(dir.path().join("checkpoint/000002")).unwrap();
         fs::write(dir.path().join("checkpoint/000002/manifest.json"), r#"{"hash": "abc"}"#).unwrap();
         assert!(run.refresh().0, "a checkpoint that comes after its row is shown");
-        assert_eq!((run.state, run.hash.as_deref()), (State::Stopped, Some("abc")));
+        assert_eq!((run.state, run.hash.as_deref()), (RunState::Stopped, Some("abc")));
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"1,30,300,3,1\n").unwrap();
         run.refresh();
-        assert_eq!(run.state, State::Training, "a new row");
+        assert_eq!(run.state, RunState::Training, "a new row");
     }
 
     #[test]

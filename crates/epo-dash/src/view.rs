@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::rows::FPS;
-use crate::run::{Results, Run, State};
+use crate::run::{Results, Run, RunState};
 use crate::store::{Group, Store, Table, read};
 
 /// Maximum number of notes that are sent.
@@ -143,7 +143,7 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
 }
 
 /// Results, cost limit and state of a run.
-type Member = (Option<Results>, Option<f64>, State);
+type Member = (Option<Results>, Option<f64>, RunState);
 
 fn group_row(group: &Group, members: &[Member], table: &Table) -> Value {
     let results: Vec<(Results, Option<f64>)> = members.iter().filter_map(|m| Some((m.0?, m.1))).collect();
@@ -160,7 +160,7 @@ fn group_row(group: &Group, members: &[Member], table: &Table) -> Value {
         "label": group.label.name,
         "variant": group.label.variant,
         "n": members.len(),
-        "training": members.iter().filter(|m| m.2 == State::Training).count(),
+        "training": members.iter().filter(|m| m.2 == RunState::Training).count(),
         "limit": members.iter().find_map(|m| m.1),
         "alpha_thresholds": thresholds,
         "ret": summary(&of(|r| Some(r.ret)), false),

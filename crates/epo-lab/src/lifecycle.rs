@@ -16,7 +16,7 @@ use crate::episodes::EpisodeWindow;
 use crate::lock::RunLock;
 use crate::ranks::{OneRank, Ranks, Start};
 use crate::record::{EpochRecord, Recorder, ReopenedRecord};
-use crate::state::{Learner, State, Tensors, fits, from_files, to_files};
+use crate::state::{Learner, SavedState, Tensors, fits, from_files, to_files};
 use crate::train::{OpenFolder, Trainer};
 use crate::{LabError, checkpoint, memory, ranks, runs};
 
@@ -282,7 +282,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Restores the state of a checkpoint in the folder `root`, and plays the running episodes again.
-    fn restore(&mut self, state: State, tensors: &Tensors, root: &Path) -> Result<(), LabError> {
+    fn restore(&mut self, state: SavedState, tensors: &Tensors, root: &Path) -> Result<(), LabError> {
         self.take_over(&state, tensors).map_err(|why| LabError::run(root, why))?;
         (self.epoch, self.steps, self.episodes) = (state.epoch, state.steps, state.episodes);
         let Collector { pool, mine, workers, .. } = &mut self.collector;
@@ -291,7 +291,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Restores what was learned, and the state of the environments without playing their episodes.
-    fn take_over(&mut self, state: &State, tensors: &Tensors) -> Result<(), String> {
+    fn take_over(&mut self, state: &SavedState, tensors: &Tensors) -> Result<(), String> {
         let act_len = self.collector.spec().action.len() as u64;
         let Self { agent, algorithm, collector: Collector { normalizer, workers, .. }, .. } = self;
         Learner { agent, algorithm: &mut **algorithm, normalizer }.restore(state, tensors)?;
@@ -334,7 +334,7 @@ fn columns(run: &ResolvedRun) -> Result<Vec<Metric>, LabError> {
 }
 
 /// Refuses the checkpoint of another run.
-fn check_fits(run: &ResolvedRun, state: &State) -> Result<(), String> {
+fn check_fits(run: &ResolvedRun, state: &SavedState) -> Result<(), String> {
     let (task, algo) = (&run.run.task, run.run.algo.as_str());
     // up to version 0.3 the released form of EPO was a variant of `epo`
     let same_algo = state.algo == algo || (state.algo.as_str(), algo) == ("epo", "epo-released");
@@ -373,7 +373,7 @@ fn check_fits(run: &ResolvedRun, state: &State) -> Result<(), String> {
 }
 
 /// Refuses a record that does not belong to the checkpoint.
-fn check_record(state: &State, found: &ReopenedRecord) -> Result<(), String> {
+fn check_record(state: &SavedState, found: &ReopenedRecord) -> Result<(), String> {
     let (rows, epochs) = (state.marks.progress_rows, u64::from(state.epoch));
     if rows != epochs {
         return Err(format!("the checkpoint counts {rows} rows in {epochs} epochs"));

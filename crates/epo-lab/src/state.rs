@@ -26,7 +26,7 @@ const TENSORS: &str = "tensors.safetensors";
 /// The content of `state.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct State {
+pub(crate) struct SavedState {
     pub(crate) task: String,
     pub(crate) algo: String,
     /// Physics of the simulation. It is left out for published physics, so that such files are the same as in version
@@ -84,7 +84,7 @@ pub(crate) fn to_files(trainer: &Trainer<'_>, marks: Marks) -> Result<BTreeMap<S
         stream: worker.stream.position(),
         running: worker.running,
     };
-    let state = State {
+    let state = SavedState {
         task: run.run.task.clone(),
         algo: run.run.algo.clone(),
         physics: run.run.physics,
@@ -135,7 +135,7 @@ fn replay_name(env: usize) -> String {
 }
 
 /// Parses the files of a checkpoint.
-pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(State, Tensors), String> {
+pub(crate) fn from_files(files: &BTreeMap<String, Vec<u8>>) -> Result<(SavedState, Tensors), String> {
     let file = |name: &str| files.get(name).ok_or_else(|| format!("there is no {name}"));
     let state = serde_json::from_slice(file(STATE)?).map_err(|e| format!("{STATE}: {e}"))?;
     let parsed = SafeTensors::deserialize(file(TENSORS)?).map_err(|e| format!("{TENSORS}: {e}"))?;
@@ -178,7 +178,7 @@ pub(crate) fn fits(number: u64, files: &BTreeMap<String, Vec<u8>>) -> Result<(),
 
 impl Learner<'_> {
     /// Sets networks, optimisers, algorithm and normaliser to the saved state.
-    pub(crate) fn restore(self, state: &State, tensors: &Tensors) -> Result<(), String> {
+    pub(crate) fn restore(self, state: &SavedState, tensors: &Tensors) -> Result<(), String> {
         let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
         self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
         for tensor in self.agent.tensors() {

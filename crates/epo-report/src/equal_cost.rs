@@ -14,22 +14,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::groups::{Group, RunResults};
 use crate::labels::is_incidental;
-use crate::stats::{self, Interval};
+use crate::stats::{self, Interval, Statistic};
+use crate::table::{Cell, ColumnKind, Table};
+use crate::tables::{SEED, column, text};
+
+/// Returns Tables 7 and 8, each if there are runs for it.
+pub(crate) fn tables(groups: &[Group]) -> Vec<Table> {
+    let tasks: Vec<EqualCost<'_>> =
+        groups.chunk_by(|a, b| a.task == b.task).filter_map(EqualCost::of).collect();
+    at_equal_cost(&tasks).into_iter().chain(pair_by_pair(&tasks)).collect()
+}
 
 /// The groups of one task at the limit that most of its runs have, and the slope of their return over the cost.
 #[derive(Debug)]
-pub(crate) struct EqualCost<'a> {
+struct EqualCost<'a> {
     /// The limit d.
-    pub(crate) limit: f64,
+    limit: f64,
     /// The slope b with its 95 % interval; `None` if no algorithm was trained at several limits.
-    pub(crate) slope: Option<Interval>,
+    slope: Option<Interval>,
     /// The groups with this limit, in the order of the legend.
-    pub(crate) groups: Vec<&'a Group>,
+    groups: Vec<&'a Group>,
 }
 
 impl<'a> EqualCost<'a> {
     /// `groups` are those of one task.
-    pub(crate) fn of(groups: &'a [Group]) -> Option<Self> {
+    fn of(groups: &'a [Group]) -> Option<Self> {
         let mut limits: Vec<(f64, usize)> = Vec::new();
         for (limit, runs) in groups.iter().map(|g| (g.runs[0].limit, g.achieved.len())) {
             match limits.iter_mut().find(|(known, _)| *known == limit) {
@@ -44,12 +53,12 @@ impl<'a> EqualCost<'a> {
     }
 
     /// The return of a run at the cost d; `None` without a slope.
-    pub(crate) fn adjusted(&self, run: &RunResults) -> Option<f64> {
+    fn adjusted(&self, run: &RunResults) -> Option<f64> {
         Some(run.ret - self.slope?.point * (run.cost - self.limit))
     }
 
     /// The results of `a` and `b` for each seed that both have.
-    pub(crate) fn pairs(a: &Group, b: &Group) -> Vec<(RunResults, RunResults)> {
+    fn pairs(a: &Group, b: &Group) -> Vec<(RunResults, RunResults)> {
         let results = |g: &Group| -> BTreeMap<u64, RunResults> {
             g.reached.iter().zip(&g.achieved).map(|(&i, results)| (g.runs[i].seed, *results)).collect()
         };
@@ -92,6 +101,96 @@ fn slope(groups: &[Group]) -> Option<Interval> {
     let variance = ((rr - point * cr) / degrees).max(0.0) / cc;
     let half = stats::student_t(0.95, degrees) * variance.sqrt();
     Some(Interval { point, lo: point - half, hi: point + half })
+}
+
+/// Returns the table of returns at the same cost; `None` if no task has runs at several limits.
+fn at_equal_cost(tasks: &[EqualCost<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for task in tasks.iter().filter(|task| task.slope.is_some()) {
+        let adjusted = |group: &Group| -> Vec<f64> {
+            group.achieved.iter().filter_map(|run| task.adjusted(run)).collect()
+        };
+        for (i, group) in task.groups.iter().enumerate() {
+            let differences = || {
+                let pairs = EqualCost::pairs(task.groups[0], group);
+                let difference =
+                    |(a, b): (RunResults, RunResults)| Some(task.adjusted(&a)? - task.adjusted(&b)?);
+                stats::interval(&[pairs.into_iter().filter_map(difference).collect()], Statistic::Mean, SEED)
+            };
+            rows.push(vec![
+                text(&group.task),
+                text(&group.label),
+                Cell::Number(task.limit),
+                Cell::Number(group.achieved.len() as f64),
+                Cell::spread(&adjusted(group)),
+                if i == 0 { Cell::Missing } else { Cell::interval(differences()) },
+                Cell::interval(task.slope),
+            ]);
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        name: "table7-equal-cost",
+        title: "Table 7. Return at equal cost".into(),
+        caption: "The return that the runs would have at the cost of the fourth column, mean ± standard deviation over \
+                  seeds. It follows from the slope of the return over the cost, which comes from algorithms that were \
+                  trained at several limits. The lead is the difference between the first algorithm of the task and \
+                  this one, by pairs of equal seeds, with its 95 % interval; the uncertainty of the slope is not in it."
+            .into(),
+        columns: vec![
+            column("Task", ColumnKind::Text),
+            column("Algorithm", ColumnKind::Text),
+            column("Cost", ColumnKind::Number),
+            column("Seeds", ColumnKind::Number),
+            column("Return at this cost", ColumnKind::Spread),
+            column("Lead of the first", ColumnKind::Interval),
+            column("Slope", ColumnKind::Interval),
+        ],
+        rows,
+    })
+}
+
+/// Returns the table that compares the first algorithm with the others by pairs of the same task and seed; `None` if
+/// there is no pair.
+fn pair_by_pair(tasks: &[EqualCost<'_>]) -> Option<Table> {
+    let first = tasks.first()?.groups.first()?.label.as_str();
+    let find = |task: &EqualCost<'_>, label: &str| task.groups.iter().position(|g| g.label == label);
+    let mut seen = BTreeSet::from([first]);
+    let all = tasks.iter().flat_map(|task| task.groups.iter().map(|g| g.label.as_str()));
+    let others: Vec<&str> = all.filter(|label| seen.insert(*label)).collect();
+    let row = |other: &&str| {
+        // each pair: better at equal safety, and better at equal cost if the task has a slope; a tie counts half
+        let (mut safe, mut equal) = (Vec::new(), Vec::new());
+        for task in tasks {
+            let Some((a, b)) = find(task, first).zip(find(task, other)) else { continue };
+            for (a, b) in EqualCost::pairs(task.groups[a], task.groups[b]) {
+                safe.push(a.compare(&b));
+                equal.extend(task.adjusted(&a).zip(task.adjusted(&b)).map(|(a, b)| a.total_cmp(&b)));
+            }
+        }
+        let share = |order: &[std::cmp::Ordering]| Cell::interval(stats::share_of_pairs(order));
+        (!safe.is_empty()).then(|| {
+            let [n, m] = [safe.len(), equal.len()].map(|n| Cell::Number(n as f64));
+            vec![text(other), n, share(&safe), m, share(&equal)]
+        })
+    };
+    let rows: Vec<Vec<Cell>> = others.iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "table8-pairs",
+        title: format!("Table 8. {first} against the others, pair by pair"),
+        caption: format!(
+            "The share of pairs of the same task and seed in which {first} is better, with Wilson's 95 % interval; an \
+             interval that contains 0.5 decides nothing. At equal safety: as in Table 4. At equal cost: by the returns \
+             of Table 7, on tasks that have a slope. Ties count half."
+        ),
+        columns: vec![
+            column("Against", ColumnKind::Text),
+            column("Pairs", ColumnKind::Number),
+            column("Better at equal safety", ColumnKind::Interval),
+            column("Pairs with a slope", ColumnKind::Number),
+            column("Better at equal cost", ColumnKind::Interval),
+        ],
+        rows,
+    })
 }
 
 #[cfg(test)]
@@ -171,5 +270,34 @@ mod tests {
         let slope = EqualCost::of(&groups(runs, 0.1, &mut Vec::new())).unwrap().slope.unwrap();
         let half = 12.7062 * (1.0_f64 / 12.0).sqrt();
         assert!((slope.point - 0.5).abs() < 1e-12 && (slope.hi - 0.5 - half).abs() < 1e-3, "{slope:?}");
+    }
+
+    /// This test fails if the lead has the wrong sign, or if the first algorithm is compared at its own cost.
+    #[test]
+    fn the_lead_at_equal_cost_by_hand() {
+        let mut runs = Vec::new();
+        let mut add = |algo: &str, seed, limit: f64, cost: f64, ret: f64| {
+            let mut run = run("A-v0", algo, seed, &[(0.0, 60.0), (ret, cost)]);
+            run.limit = limit;
+            run.config = [("run.limit".to_owned(), limit.to_string())].into();
+            runs.push(run);
+        };
+        for seed in 0..2 {
+            let s = seed as f64;
+            // both on lines of slope ½; EPO is 3 above the other at the same cost, although its return is lower
+            add("epo", seed, 25.0, 20.0 + s, 13.0 + 0.5 * (20.0 + s));
+            add("epo", seed, 30.0, 28.0, 13.0 + 0.5 * 28.0);
+            add("ppo-lag", seed, 25.0, 30.0, 10.0 + 0.5 * 30.0);
+            add("ppo-lag", seed, 30.0, 33.0 + s, 10.0 + 0.5 * (33.0 + s));
+        }
+        let tables = tables(&groups(runs, 0.1, &mut Vec::new()));
+        let find = |name| tables.iter().find(|t| t.name == name).unwrap();
+        let (equal, pairs) = (find("table7-equal-cost"), find("table8-pairs"));
+        assert_eq!(equal.rows.len(), 2, "the groups at the limit 25: {:?}", equal.rows);
+        let Cell::Spread(at_limit, _) = equal.rows[0][4] else { panic!("{:?}", equal.rows[0]) };
+        let Cell::Interval(lead) = equal.rows[1][5] else { panic!("{:?}", equal.rows[1]) };
+        assert!((at_limit - 25.5).abs() < 1e-9 && (lead.point - 3.0).abs() < 1e-9, "{at_limit} {lead:?}");
+        let Cell::Interval(better) = pairs.rows[0][4] else { panic!("{:?}", pairs.rows[0]) };
+        assert_eq!((pairs.rows[0][3].clone(), better.point), (Cell::Number(2.0), 1.0));
     }
 }

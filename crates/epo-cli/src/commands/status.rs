@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use epo_lab::engine::{Engine, EngineError, Plan};
-use epo_lab::sweep::{State, Status, StatusReader};
+use epo_lab::sweep::{PlannedState, Status, StatusReader};
 
 use crate::output;
 
@@ -59,11 +59,11 @@ fn text(status: &Status) -> String {
     let header = ["Run", "State", "Task", "Epoch"].map(str::to_owned);
     // what needs attention first: failed, running, queued, pending, done
     let order = |state| match state {
-        State::Failed => 0,
-        State::Running => 1,
-        State::Queued => 2,
-        State::Pending => 3,
-        State::Done => 4,
+        PlannedState::Failed => 0,
+        PlannedState::Running => 1,
+        PlannedState::Queued => 2,
+        PlannedState::Pending => 3,
+        PlannedState::Done => 4,
     };
     let mut runs: Vec<_> = status.runs.iter().collect();
     runs.sort_by_key(|run| order(run.state));
@@ -77,7 +77,7 @@ fn text(status: &Status) -> String {
     if runs.len() > MOST_ROWS {
         lines.push(format!("and {} more runs (--json lists all)", runs.len() - MOST_ROWS));
     }
-    for run in runs.iter().filter(|run| run.state == State::Failed) {
+    for run in runs.iter().filter(|run| run.state == PlannedState::Failed) {
         lines.push(format!("{} failed, {}", run.id, run.message.as_deref().unwrap_or("without a message")));
     }
     lines.push(format!(

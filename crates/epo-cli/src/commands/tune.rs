@@ -6,7 +6,8 @@ use anyhow::Context;
 use epo_lab::engine::EngineError;
 use epo_lab::sweep::Places;
 use epo_lab::tune::{
-    Found, Importance, Method, Range, Stage, Trial, TrialResult, TuneError, TuneFile, importance, search,
+    Found, Importance, Range, Round, SearchMethod, Trial, TrialResult, TuneError, TuneFile, importance,
+    search,
 };
 use epo_report::history::read_run;
 use epo_report::search::{SearchParameter, SearchReport, SearchResult, SearchTrial};
@@ -36,7 +37,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Summary {
     out: PathBuf,
-    method: Method,
+    method: SearchMethod,
     finished: bool,
     /// Number of the best trial; `None` if no trial reached the end.
     best: Option<usize>,
@@ -98,10 +99,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
     args.how.only_execute("tune")?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
-    let mut execute = |plan: &epo_lab::engine::Plan, stage: &Stage| {
+    let mut execute = |plan: &epo_lab::engine::Plan, round: &Round| {
         let mut engine = args.how.engine(plan.runs.len(), file.engines()).map_err(engine_error)?;
         if !args.how.quiet {
-            tell!("{}", describe(stage, file.trials));
+            tell!("{}", describe(round, file.trials));
         }
         let mut screen = Screen::new(args.how.quiet);
         let outcomes = engine.execute(plan, &stop, &mut |overview| screen.show(overview));
@@ -109,7 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         outcomes
     };
     let quiet = args.how.quiet;
-    let mut watch = |_: &Stage, trials: &[Trial]| {
+    let mut watch = |_: &Round, trials: &[Trial]| {
         let best = trials.iter().max_by(|a, b| a.compare(b));
         if let (false, Some(line)) = (quiet, best.and_then(best_line)) {
             tell!("  {line}");
@@ -231,9 +232,9 @@ fn page(
     ranked.sort_by(|a, b| b.compare(a));
     let limit = found.trials.iter().find_map(|t| t.results.first()).map_or(0.0, |r| r.mean.limit);
     let method = match file.method {
-        Method::Random => "random points",
-        Method::Sobol => "points of a Sobol sequence",
-        Method::Tpe => "points of the tree-structured Parzen estimator",
+        SearchMethod::Random => "random points",
+        SearchMethod::Sobol => "points of a Sobol sequence",
+        SearchMethod::Tpe => "points of the tree-structured Parzen estimator",
     };
     let report = SearchReport {
         title: "Search for parameters".to_owned(),
@@ -292,8 +293,8 @@ fn state_text(file: &TuneFile, trial: &Trial) -> String {
     }
 }
 
-fn describe(stage: &Stage, trials: usize) -> String {
-    let Stage { first, size, alive, rung, rungs, steps } = *stage;
+fn describe(round: &Round, trials: usize) -> String {
+    let Round { first, size, alive, rung, rungs, steps } = *round;
     let (last, rung) = (first + size - 1, rung + 1);
     format!("trials {first} to {last} of {trials}: {alive} go to rung {rung} of {rungs}, at {steps} steps")
 }

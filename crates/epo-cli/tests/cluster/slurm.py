@@ -21,14 +21,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from common import BASE, compare, expect, hashes, refused, search, sh, sweep  # noqa: E402
+from common import BASE, compare, expect, folder, hashes, refused, run_parts, search, sh, sweep  # noqa: E402
 
 PARTS = ["overhead", "trouble", "limit", "search", "mistakes"]
 NOBODY = 65534  # a user without privileges
@@ -369,20 +368,14 @@ def main():
         print("\n!!! SKIPPED: sweeps on a real Slurm: it is not installed, or this is not root; `./check long` installs it\n",
               file=sys.stderr)
         return
-    root = Path(tempfile.mkdtemp(prefix="epo-slurm-"))
-    root.chmod(0o755)  # munge wants its socket to be reachable
-    cluster = Cluster(root / "cluster")
-    try:
-        test = Test(str(Path(args.epo).resolve()), 4 if args.quick else args.runs, root, cluster)
-        for part in ["overhead"] if args.quick else args.part or PARTS:
-            getattr(test, part)()
-        print(json.dumps(test.results))
-    finally:
-        cluster.stop()
-        if sys.exc_info()[0] is None:
-            shutil.rmtree(root, ignore_errors=True)
-        else:
-            print(f"the files of the failed test are in {root}", file=sys.stderr)
+    with folder("epo-slurm-") as root:
+        root.chmod(0o755)  # munge wants its socket to be reachable
+        cluster = Cluster(root / "cluster")
+        try:
+            test = Test(str(Path(args.epo).resolve()), 4 if args.quick else args.runs, root, cluster)
+            run_parts(test, ["overhead"] if args.quick else args.part or PARTS)
+        finally:
+            cluster.stop()
 
 
 if __name__ == "__main__":

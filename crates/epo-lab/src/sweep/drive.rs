@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::csv::MOST_RECORD_BYTES;
 
 use super::index::{self, known_outcomes};
-use super::journal::{Journal, OwnLease, Process, RunEnd, RunState};
+use super::journal::{Claim, Journal, OwnLease, Process, RunEnd};
 use super::places::{MOST_FLAT, Places};
 use super::plan::PlannedRun;
 
@@ -245,17 +245,17 @@ impl Driver<'_> {
             let PlannedRun { id, until, .. } = &self.runs[index];
             let record = self.places.run_folder(id).map(|dir| dir.join("progress.csv"));
             let mut standing = self.journal.standing(id, *until, record.as_deref())?;
-            if record.is_none() && matches!(standing, RunState::Done(_)) {
+            if record.is_none() && matches!(standing, Claim::Done(_)) {
                 index::forget(&self.places, || self.journal.undo(id))?; // a user deleted the run folder to repeat the run
                 standing = self.journal.standing(id, *until, None)?;
             }
             match standing {
-                RunState::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
-                RunState::Failed(ended) => {
+                Claim::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
+                Claim::Failed(ended) => {
                     self.fates[index] = Some(RunOutcome::Failed(ended, self.journal.folder(id).join("log")));
                 }
-                RunState::Held => self.elsewhere += usize::from(whole),
-                RunState::Free(number) if self.jobs.len() < self.options.jobs => {
+                Claim::Held => self.elsewhere += usize::from(whole),
+                Claim::Free(number) if self.jobs.len() < self.options.jobs => {
                     let Some(log) = free_log(&self.journal.folder(id))? else {
                         self.elsewhere += usize::from(whole);
                         continue;
@@ -264,7 +264,7 @@ impl Driver<'_> {
                         self.start(index, held, log)?;
                     }
                 }
-                RunState::Free(_) => {}
+                Claim::Free(_) => {}
             }
         }
         if whole {

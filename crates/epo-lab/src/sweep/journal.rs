@@ -104,9 +104,9 @@ impl RunEnd {
     }
 }
 
-/// State of a run according to the journal.
+/// Who may execute a run, according to the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum RunState {
+pub(super) enum Claim {
     Done(RunEnd),
     Failed(RunEnd),
     /// A process holds the run.
@@ -148,22 +148,22 @@ impl Journal {
         id: &str,
         until: Option<u64>,
         record: Option<&Path>,
-    ) -> io::Result<RunState> {
+    ) -> io::Result<Claim> {
         if let Some(ended) = self.ended(id, "done.json")?.filter(|ended| ended.reached(until)) {
-            return Ok(RunState::Done(ended));
+            return Ok(Claim::Done(ended));
         }
         if let Some(ended) = self.ended(id, "failed.json")? {
-            return Ok(RunState::Failed(ended));
+            return Ok(Claim::Failed(ended));
         }
-        let Some((number, text)) = self.newest(id)? else { return Ok(RunState::Free(1)) };
-        let free = RunState::Free(number + 1);
+        let Some((number, text)) = self.newest(id)? else { return Ok(Claim::Free(1)) };
+        let free = Claim::Free(number + 1);
         let lease: Option<Lease> = serde_json::from_str(&text).ok(); // `None` if the file is only half-written
         if let Some(lease) = &lease {
             let child = lease.child.as_ref().map_or(Some(false), Process::is_alive);
             match (lease.holder.is_alive(), child) {
                 _ if lease.released && child != Some(true) => return Ok(free),
                 (Some(false), Some(false)) => return Ok(free),
-                (Some(_), _) => return Ok(RunState::Held), // the holder or its child is alive
+                (Some(_), _) => return Ok(Claim::Held), // the holder or its child is alive
                 (None, _) => {}
             }
         }
@@ -178,7 +178,7 @@ impl Journal {
                 now
             }
         };
-        Ok(if now.duration_since(since) > STILL { free } else { RunState::Held })
+        Ok(if now.duration_since(since) > STILL { free } else { Claim::Held })
     }
 
     fn ended(&self, id: &str, name: &str) -> io::Result<Option<RunEnd>> {
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// Takes a free run; returns `None` if another process took it first or it has ended. `number` must be the number
-    /// that [`RunState::Free`] gave. A number that is computed anew could take over a lease that was made in between.
+    /// that [`Claim::Free`] gave. A number that is computed anew could take over a lease that was made in between.
     pub(super) fn acquire(
         &mut self,
         id: &str,
@@ -323,19 +323,19 @@ mod tests {
     fn a_run_is_held_by_one_and_ends_once() {
         let dir = tempfile::tempdir().unwrap();
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
-        assert_eq!(a.standing("r", None, None).unwrap(), RunState::Free(1));
+        assert_eq!(a.standing("r", None, None).unwrap(), Claim::Free(1));
         let held = a.acquire("r", None, 1).unwrap().unwrap();
         assert!(b.acquire("r", None, 1).unwrap().is_none());
-        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Held);
+        assert_eq!(b.standing("r", None, None).unwrap(), Claim::Held);
         let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None };
         a.finish(&held, &ended, false).unwrap();
-        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Done(ended));
+        assert_eq!(b.standing("r", None, None).unwrap(), Claim::Done(ended));
         assert!(b.acquire("r", None, 2).unwrap().is_none(), "a finished run is not begun again");
         let failing = a.acquire("f", None, 1).unwrap().unwrap();
         let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
         a.finish(&failing, &ended, true).unwrap();
         b.forgive("f").unwrap();
-        assert_eq!(b.standing("f", None, None).unwrap(), RunState::Free(2), "though its holder lives");
+        assert_eq!(b.standing("f", None, None).unwrap(), Claim::Free(2), "though its holder lives");
     }
 
     #[test]
@@ -344,12 +344,12 @@ mod tests {
         let (mut a, mut b) = (journal(dir.path()), journal(dir.path()));
         let mut first = a.acquire("r", None, 1).unwrap().unwrap();
         a.release(&first).unwrap();
-        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Free(2));
+        assert_eq!(b.standing("r", None, None).unwrap(), Claim::Free(2));
         b.acquire("r", None, 2).unwrap().unwrap();
         assert!(!a.beat(&mut first, &dead()).unwrap(), "the older number has lost");
         let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
         a.finish(&first, &ended, true).unwrap();
-        assert_eq!(b.standing("r", None, None).unwrap(), RunState::Held, "and cannot write the end");
+        assert_eq!(b.standing("r", None, None).unwrap(), Claim::Held, "and cannot write the end");
     }
 
     #[test]
@@ -359,15 +359,15 @@ mod tests {
         gone.me = dead();
         let mut held = gone.acquire("r", None, 1).unwrap().unwrap();
         let mut other = journal(dir.path());
-        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Free(2));
+        assert_eq!(other.standing("r", None, None).unwrap(), Claim::Free(2));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         gone.beat(&mut held, &Process::of(child.id())).unwrap();
-        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Held, "the child still writes");
+        assert_eq!(other.standing("r", None, None).unwrap(), Claim::Held, "the child still writes");
         child.kill().unwrap(); // the child is now a zombie, which counts as dead
         while started(child.id()).is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(other.standing("r", None, None).unwrap(), RunState::Free(2));
+        assert_eq!(other.standing("r", None, None).unwrap(), Claim::Free(2));
         child.wait().unwrap();
     }
 
@@ -382,12 +382,12 @@ mod tests {
             let entry = j.seen.get_mut("r").unwrap();
             entry.1 = entry.1.checked_sub(STILL * 2).unwrap();
         };
-        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Held, "first seen now");
+        assert_eq!(here.standing("r", None, None).unwrap(), Claim::Held, "first seen now");
         age(&mut here);
         far.beat(&mut held, &dead()).unwrap();
-        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Held, "its heart beats");
+        assert_eq!(here.standing("r", None, None).unwrap(), Claim::Held, "its heart beats");
         age(&mut here);
-        assert_eq!(here.standing("r", None, None).unwrap(), RunState::Free(2), "still for too long");
+        assert_eq!(here.standing("r", None, None).unwrap(), Claim::Free(2), "still for too long");
     }
 
     #[test]
@@ -416,11 +416,8 @@ mod tests {
         let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: Some(100) };
         a.finish(&held, &ended, false).unwrap();
         let mut state = |until| a.standing("r", until, None).unwrap();
-        assert_eq!(
-            (state(Some(50)), state(Some(100))),
-            (RunState::Done(ended.clone()), RunState::Done(ended))
-        );
-        assert_eq!((state(Some(101)), state(None)), (RunState::Free(2), RunState::Free(2)));
+        assert_eq!((state(Some(50)), state(Some(100))), (Claim::Done(ended.clone()), Claim::Done(ended)));
+        assert_eq!((state(Some(101)), state(None)), (Claim::Free(2), Claim::Free(2)));
         assert!(a.acquire("r", Some(101), 2).unwrap().is_some());
     }
 }

@@ -15,4 +15,4 @@ pub(crate) use places::at;
 pub use places::{MOST_FLAT, Places};
 pub use plan::{MOST_RUNS, PlanError, PlannedRun, SweepFile};
 pub use plan_file::write_plan;
-pub use status::{EngineTask, RunStatus, State, Status, StatusReader};
+pub use status::{EngineTask, PlannedState, RunStatus, Status, StatusReader};

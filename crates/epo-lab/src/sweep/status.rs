@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use super::drive::{RunOutcome, last_row};
 use super::index;
-use super::journal::{Journal, RunState};
+use super::journal::{Claim, Journal};
 use super::places::{MOST_FLAT, Places};
 use super::plan::PlannedRun;
 
-/// State of a run.
+/// State of a run of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum PlannedState {
     /// The run is finished.
     Done,
     /// A process trains the run.
@@ -45,7 +45,7 @@ pub struct RunStatus {
     /// Name of the run.
     pub id: String,
     /// Its state.
-    pub state: State,
+    pub state: PlannedState,
     /// Name of its task in the engine; `None` if no engine has it.
     pub engine_id: Option<String>,
     /// Number of finished epochs.
@@ -128,16 +128,16 @@ impl<'a> StatusReader<'a> {
         let run = self.places.run_folder(id);
         let record = run.as_ref().map(|dir| dir.join("progress.csv"));
         Ok(match self.journal.standing(id, *until, record.as_deref())? {
-            RunState::Done(end) => {
+            Claim::Done(end) => {
                 self.outcomes[index] = run.is_some().then_some(RunOutcome::Done(end));
                 false
             }
-            RunState::Failed(end) => {
+            Claim::Failed(end) => {
                 self.outcomes[index] = Some(RunOutcome::Failed(end, folder.join("log")));
                 false
             }
-            RunState::Held => true,
-            RunState::Free(_) => false,
+            Claim::Held => true,
+            Claim::Free(_) => false,
         })
     }
 
@@ -181,29 +181,31 @@ impl<'a> StatusReader<'a> {
             known += usize::from(task.is_some());
             let held = self.outcomes[index].is_none() && self.look(index)?;
             let (state, message) = match (&self.outcomes[index], task) {
-                (Some(RunOutcome::Done(_)), _) => (State::Done, None),
-                (Some(RunOutcome::Failed(end, _)), None) => (State::Failed, Some(end.message.clone())),
-                (_, Some(task)) if task.running => (State::Running, None),
-                (_, Some(task)) => (State::Queued, Some(task.reason.clone()).filter(|why| !why.is_empty())),
-                _ if held => (State::Running, None),
-                _ => (State::Pending, None),
+                (Some(RunOutcome::Done(_)), _) => (PlannedState::Done, None),
+                (Some(RunOutcome::Failed(end, _)), None) => (PlannedState::Failed, Some(end.message.clone())),
+                (_, Some(task)) if task.running => (PlannedState::Running, None),
+                (_, Some(task)) => {
+                    (PlannedState::Queued, Some(task.reason.clone()).filter(|why| !why.is_empty()))
+                }
+                _ if held => (PlannedState::Running, None),
+                _ => (PlannedState::Pending, None),
             };
             let begun = || self.places.journal(&run.id).exists();
             let (steps, epoch) = match state {
-                State::Done => {
+                PlannedState::Done => {
                     (run.goal(), if run.until.is_some() { self.progress(index).1 } else { run.epochs })
                 }
-                State::Queued | State::Pending if !begun() => (0, 0),
+                PlannedState::Queued | PlannedState::Pending if !begun() => (0, 0),
                 _ => self.progress(index),
             };
             *match state {
-                State::Done => &mut status.done,
-                State::Running => &mut status.running,
-                State::Queued => &mut status.queued,
-                State::Failed => &mut status.failed,
-                State::Pending => &mut status.pending,
+                PlannedState::Done => &mut status.done,
+                PlannedState::Running => &mut status.running,
+                PlannedState::Queued => &mut status.queued,
+                PlannedState::Failed => &mut status.failed,
+                PlannedState::Pending => &mut status.pending,
             } += 1;
-            let engine_id = task.filter(|_| state != State::Done).map(|task| task.id.clone());
+            let engine_id = task.filter(|_| state != PlannedState::Done).map(|task| task.id.clone());
             let (id, epochs) = (run.id.clone(), run.epochs);
             status.runs.push(RunStatus { id, state, engine_id, epoch, epochs, steps, message });
         }

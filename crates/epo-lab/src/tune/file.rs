@@ -28,7 +28,7 @@ use crate::sweep::{MOST_RUNS, PlannedRun, SweepFile};
 /// How the points of a search are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum SearchMethod {
     /// Independent random points.
     Random,
     /// Points of a scrambled Sobol sequence, which cover the space more evenly than random ones.
@@ -58,14 +58,14 @@ pub enum Range {
 
 /// A parameter of the search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub struct TunedParameter {
     /// Key of the configuration, such as `train.lr`.
     pub key: String,
     /// Its values.
     pub range: Range,
 }
 
-impl Parameter {
+impl TunedParameter {
     /// Returns the value at a position `u` in [0, 1).
     pub fn at(&self, u: f64) -> Value {
         match &self.range {
@@ -103,7 +103,7 @@ fn six_digits(value: f64) -> f64 {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    method: Method,
+    method: SearchMethod,
     trials: usize,
     batch: usize,
     seed: u64,
@@ -115,7 +115,7 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            method: Method::Tpe,
+            method: SearchMethod::Tpe,
             trials: 32,
             batch: 8,
             seed: 0,
@@ -130,7 +130,7 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub struct TuneFile {
     /// How points are chosen. Default: tpe.
-    pub method: Method,
+    pub method: SearchMethod,
     /// Number of trials. Default: 32.
     pub trials: usize,
     /// Number of trials of a generation of `tpe`: they are chosen at the same time and can run at the same time. Smaller
@@ -147,7 +147,7 @@ pub struct TuneFile {
     /// Number of steps of a whole run.
     pub steps: u64,
     /// The parameters, in the order of the file.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<TunedParameter>,
     base: Table,
     engines: SweepFile,
     text: String,
@@ -283,7 +283,7 @@ impl TuneFile {
                 == (b.method, b.batch, b.seed, &b.seeds, &b.rungs, b.keep.to_bits(), &b.parameters, &b.base)
         };
         // without generations, all trials compete with each other at a rung
-        let compete = self.method != Method::Tpe && !self.rungs.is_empty();
+        let compete = self.method != SearchMethod::Tpe && !self.rungs.is_empty();
         same(self, before)
             && match compete {
                 true => self.trials == before.trials,
@@ -294,7 +294,7 @@ impl TuneFile {
 
 /// Reads the parameters of `[space]`: a list is a choice, a table with `low` and `high` is a range, another table is a
 /// part of a dotted key.
-fn read_space(path: &str, space: &Table, found: &mut Vec<Parameter>) -> Result<(), String> {
+fn read_space(path: &str, space: &Table, found: &mut Vec<TunedParameter>) -> Result<(), String> {
     for (name, value) in space {
         let key = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let range = match value {
@@ -317,7 +317,7 @@ fn read_space(path: &str, space: &Table, found: &mut Vec<Parameter>) -> Result<(
                 "space.{key}: trials with different values cannot be compared; use [base] or tune.seeds"
             ));
         }
-        found.push(Parameter { key, range });
+        found.push(TunedParameter { key, range });
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ use toml::Value;
 use crate::engine::{EngineError, Plan};
 use crate::sweep::{Places, PlannedRun, RunOutcome};
 
-pub use file::{Method, Parameter, Range, TuneFile};
+pub use file::{Range, SearchMethod, TuneFile, TunedParameter};
 pub use importance::{Importance, importance};
 pub use sampler::Sampler;
 
@@ -90,7 +90,7 @@ impl Trial {
 
 /// The part of a search that is executed next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct Round {
     /// Number of the first trial of the generation.
     pub first: usize,
     /// Number of trials of the generation.
@@ -152,11 +152,11 @@ impl Found {
     }
 }
 
-/// Executes a plan and returns the outcome of each run. The stage is for the display.
-pub type Execute<'a> = dyn FnMut(&Plan, &Stage) -> Result<Vec<RunOutcome>, EngineError> + 'a;
+/// Executes a plan and returns the outcome of each run. The round is for the display.
+pub type Execute<'a> = dyn FnMut(&Plan, &Round) -> Result<Vec<RunOutcome>, EngineError> + 'a;
 
 /// Searches as the file says, in the folder `dir`. `execute` gives each plan to an engine; `watch` sees the trials after
-/// each stage.
+/// each round.
 ///
 /// # Errors
 /// If the file in `dir` is that of another search, a run cannot be read, or the engine cannot be used.
@@ -164,7 +164,7 @@ pub fn search(
     file: &TuneFile,
     dir: &Path,
     execute: &mut Execute<'_>,
-    watch: &mut dyn FnMut(&Stage, &[Trial]),
+    watch: &mut dyn FnMut(&Round, &[Trial]),
 ) -> Result<Found, TuneError> {
     claim(file, dir)?;
     let name = dir.file_name().map_or_else(|| "tune".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -181,9 +181,9 @@ pub fn search(
         for rung in 0..rungs {
             let until = file.rungs.get(rung).copied();
             let steps = until.unwrap_or(file.steps);
-            let stage = Stage { first, size, alive: alive.len(), rung, rungs, steps };
+            let round = Round { first, size, alive: alive.len(), rung, rungs, steps };
             let plan = Plan { dir: dir.to_owned(), name: name.clone(), runs: runs(&trials, &alive, until) };
-            let outcomes = execute(&plan, &stage)?;
+            let outcomes = execute(&plan, &round)?;
             if outcomes.iter().any(|outcome| matches!(outcome, RunOutcome::Pending)) {
                 return Ok(Found { trials, rungs, finished: false });
             }
@@ -208,7 +208,7 @@ pub fn search(
                 alive.truncate(file.kept(alive.len()));
                 alive.sort_unstable();
             }
-            watch(&stage, &trials);
+            watch(&round, &trials);
             if alive.is_empty() {
                 break;
             }
@@ -320,7 +320,7 @@ mod tests {
         dir: &'a Path,
         budget: &'a mut usize,
         made: &'a mut Vec<(String, u64)>,
-    ) -> impl FnMut(&Plan, &Stage) -> Result<Vec<RunOutcome>, EngineError> + 'a {
+    ) -> impl FnMut(&Plan, &Round) -> Result<Vec<RunOutcome>, EngineError> + 'a {
         move |plan, _| {
             let places = Places::open(dir, plan.runs.len())?;
             let mut outcomes = Vec::new();
@@ -407,8 +407,8 @@ mod tests {
         let file = TuneFile::parse(FILE).unwrap();
         let (mut budget, mut made) = (usize::MAX, Vec::new());
         let mut engine = fake(dir.path(), &mut budget, &mut made);
-        let mut broken = |plan: &Plan, stage: &Stage| {
-            let mut outcomes = engine(plan, stage)?;
+        let mut broken = |plan: &Plan, round: &Round| {
+            let mut outcomes = engine(plan, round)?;
             let end = RunEnd { code: Some(5), seconds: 1.0, message: "NaN".into(), until: None };
             if let Some(i) = plan.runs.iter().position(|run| run.variant == "trial 2") {
                 outcomes[i] = RunOutcome::Failed(end, "log".into());
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(more.trials[..8], few.trials);
         let refuse = |text: &str| {
             let file = TuneFile::parse(text).unwrap();
-            let mut none = |_: &Plan, _: &Stage| panic!("a run was begun");
+            let mut none = |_: &Plan, _: &Round| panic!("a run was begun");
             search(&file, dir.path(), &mut none, &mut |_, _| ()).unwrap_err().to_string()
         };
         for other in [
@@ -458,7 +458,7 @@ mod tests {
     fn a_rung_before_the_first_episode_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = TuneFile::parse(FILE).unwrap();
-        let mut engine = |plan: &Plan, _: &Stage| {
+        let mut engine = |plan: &Plan, _: &Round| {
             let places = Places::open(dir.path(), 1)?;
             for run in &plan.runs {
                 let rows = ",,0,1000\n7,1,1,2000\n";

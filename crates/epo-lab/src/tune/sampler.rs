@@ -12,12 +12,12 @@ use std::convert::Infallible;
 use epo_core::{Purpose, Stream};
 use rand::rand_core::TryRng;
 
-use super::{Method, Trial, TuneFile};
+use super::{SearchMethod, Trial, TuneFile};
 
 /// Chooses points.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    method: Method,
+    method: SearchMethod,
     seed: u64,
     trials: usize,
     batch: usize,
@@ -35,8 +35,8 @@ impl Sampler {
     /// Number of trials of the generation that begins with trial `first`. They are chosen at the same time.
     pub fn generation(&self, first: usize) -> usize {
         match self.method {
-            Method::Random | Method::Sobol => self.trials - first,
-            Method::Tpe => self.batch,
+            SearchMethod::Random | SearchMethod::Sobol => self.trials - first,
+            SearchMethod::Tpe => self.batch,
         }
     }
 
@@ -45,11 +45,11 @@ impl Sampler {
         let mut stream = Stream::new(self.seed, Purpose::Random, number as u32);
         let dimensions = 0..self.choices.len();
         match self.method {
-            Method::Random => dimensions.map(|_| stream.uniform()).collect(),
-            Method::Tpe if !before.is_empty() => {
+            SearchMethod::Random => dimensions.map(|_| stream.uniform()).collect(),
+            SearchMethod::Tpe if !before.is_empty() => {
                 dimensions.map(|i| self.suggest(i, before, &mut stream)).collect()
             }
-            Method::Sobol | Method::Tpe => {
+            SearchMethod::Sobol | SearchMethod::Tpe => {
                 // the sequence has 2¹⁶ points and 256 dimensions; beyond that, another scrambling is taken
                 let seed = (self.seed as u32) ^ (number >> 16) as u32;
                 let at = |i: usize| {
