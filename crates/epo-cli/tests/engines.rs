@@ -370,6 +370,8 @@ fn wrong_options_of_an_engine_are_refused_with_2() {
     site.refuses(&["--cpus", "2"], 2, &["`--on slurm` or `--on ray`"]);
     site.write_file("[slurm]\ntiem = \"1:00\"\n");
     site.refuses(&["--on", "slurm"], 2, &["there is no `slurm.tiem`; did you mean `slurm.time`?"]);
+    site.write_file("[slurm]\nzzz = 1\n");
+    site.refuses(&["--on", "slurm"], 2, &["there is no `slurm.zzz`; the keys of `[slurm]` are ", ", time"]);
     site.write_file("[ray]\ncpus = 0\n");
     site.refuses(&["--on", "ray"], 2, &["ray.cpus must be a whole number of at least 1, not 0"]);
     assert!(!site.out().exists());

@@ -28,6 +28,7 @@ use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
 
+use crate::layers::nearest;
 use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, at};
 
 /// The runs to make and the folder that they belong to.
@@ -139,11 +140,12 @@ fn read_table<T: Default>(name: &'static str, keys: &[Key<T>], table: &Table) ->
     let mut options = T::default();
     for (key, value) in table {
         let Some((_, read)) = keys.iter().find(|(known, _)| known == key) else {
-            let near = |known: &str| strsim::jaro_winkler(known, key);
-            let nearest = keys.iter().map(|(known, _)| *known).max_by(|a, b| near(a).total_cmp(&near(b)));
-            let nearest = nearest.unwrap_or_default();
-            let why = format!("there is no `{name}.{key}`; did you mean `{name}.{nearest}`?");
-            return Err(EngineError::Usage(why));
+            let known = || keys.iter().map(|(known, _)| *known);
+            let hint = match nearest(key, known()) {
+                Some(nearest) => format!("did you mean `{name}.{nearest}`?"),
+                None => format!("the keys of `[{name}]` are {}", known().collect::<Vec<_>>().join(", ")),
+            };
+            return Err(EngineError::Usage(format!("there is no `{name}.{key}`; {hint}")));
         };
         read(&mut options, &Setting { table: name, key, value })?;
     }
