@@ -58,6 +58,7 @@ fn what_cannot_be_played_is_refused() {
         (vec![run, "--episode", "4294967296"], 2, "too large"),
         (vec![run, "--worst", "1", "--best", "1"], 2, "cannot be used with"),
         (vec![run, "--retrain"], 2, "--training"),
+        (vec![run, "--threads", "100000"], 2, "must be at most 1024"),
         (vec![run, "--out", "none/such/file.html"], 74, "cannot write"),
     ] {
         let output = epo(dir.path(), &args);

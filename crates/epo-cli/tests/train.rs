@@ -651,6 +651,9 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_checks_the_threshol
     assert_eq!(kept.len(), 4, "both policies for seeds 1 and 0: {kept:?}");
     let gate = epo(&["eval", "--max-cost", "nan"]).arg(&dir).output().unwrap();
     assert_eq!(code(&gate), 2, "NaN must be refused: a comparison with it would always pass");
+    let many = epo(&["eval", "--threads", "100000"]).arg(&dir).output().unwrap();
+    let said = String::from_utf8_lossy(&many.stderr).into_owned();
+    assert!(code(&many) == 2 && said.contains("`--threads = 100000`: must be at most 1024"), "{said}");
 }
 
 /// This test fails if a program without MPI makes two separate runs where one was meant.

@@ -249,7 +249,7 @@ impl ResolvedRun {
             }
             other => ConfigError::Syntax(other.to_string()),
         })?;
-        self.train.threads = threads(self.train.threads)?;
+        self.train.threads = threads("train.threads", self.train.threads)?;
         Ok(self)
     }
 }
@@ -300,10 +300,13 @@ pub(crate) fn range_of(key: &str) -> Option<(i64, i64)> {
     COUNTS.iter().find(|(name, ..)| *name == key).map(|&(_, least, most)| (least, most))
 }
 
-/// The number of threads that `train.threads` stands for: 0 is one per core.
-pub(crate) fn threads(asked: usize) -> Result<usize, ConfigError> {
+/// Returns the number of threads that a setting asks for; 0 means one per core. `key` names the setting in the error.
+///
+/// # Errors
+/// If it asks for more than 1024 threads.
+pub fn threads(key: &str, asked: usize) -> Result<usize, ConfigError> {
     let why = format!("must be at most {MAX_THREADS}");
-    require(asked <= MAX_THREADS, "train.threads", asked, &why)?;
+    require(asked <= MAX_THREADS, key, asked, &why)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     Ok(if asked > 0 { asked } else { cores() })
 }

@@ -159,7 +159,7 @@ impl<'a> Trainer<'a> {
         let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
         let mut run = saved.clone();
-        run.train.threads = options.threads.map_or(Ok(run.train.threads), threads)?;
+        run.train.threads = options.threads.map_or(Ok(run.train.threads), |n| threads("train.threads", n))?;
         run.run.steps = options.steps.unwrap_or(run.run.steps);
         let run = run.checked()?;
         let root = dir.join("checkpoint");

@@ -200,7 +200,7 @@ pub fn follow(
         other => other,
     };
     let prepared = started.and_then(|mut start| {
-        start.run.train.threads = crate::config::threads(threads)?;
+        start.run.train.threads = crate::config::threads("train.threads", threads)?;
         let make_env = maker(&start.run)?;
         Ok((start, make_env))
     });

@@ -257,8 +257,7 @@ pub(crate) fn evaluate(
     let work = move |_: &Reporter| {
         let run = runs::read_config(&dir)?;
         let make = maker(make_env, exceptions, &run.run.task, physics)?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if threads == 0 { cores() } else { threads };
+        let threads = epo_lab::config::threads("threads", threads)?;
         let plan = EvalPlan { episodes, seed, threads, physics };
         let shown = if stochastic { ActionMode::Sampled } else { ActionMode::Mean };
         let watch = Watch { stop: stopping, ..Watch::default() };

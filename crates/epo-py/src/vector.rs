@@ -114,8 +114,8 @@ impl VecEnv {
             Ok(std::iter::once(first).chain(rest).collect())
         });
         let envs: Vec<TaskEnv> = made.map_err(error::task)?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if threads == 0 { cores } else { threads }.clamp(1, num_envs.max(1));
+        let threads =
+            epo_lab::config::threads("threads", threads).map_err(|e| error::config(&e))?.min(num_envs.max(1));
         let (spec, num_envs) = (envs[0].spec().clone(), envs.len());
         let inner = Mutex::new(Inner { envs, threads, pool: None, pid: std::process::id() });
         Ok(Self { spec, num_envs, inner })

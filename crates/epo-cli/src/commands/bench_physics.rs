@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use epo_lab::config::threads;
 use epo_lab::physics::{ComparisonPlan, MetricComparison, PlayedPolicy, TASKS, compare, judge};
 use epo_lab::{LabError, runs, stop};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -30,9 +31,9 @@ pub(crate) struct Args {
     /// Maximum number of episodes per policy and physics
     #[arg(long, default_value_t = 20_000)]
     max_episodes: u32,
-    /// Number of threads; does not change the results [default: one per core]
-    #[arg(long)]
-    threads: Option<usize>,
+    /// Number of threads, at most 1024; does not change the results [default: one per core]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    threads: usize,
     /// File that stores the results of each task and policy; results that it already holds are not computed again
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -55,11 +56,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         Some(path) if path.exists() => read(path)?,
         _ => Vec::new(),
     };
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let plan = ComparisonPlan {
         episodes: args.episodes as usize,
         max_episodes: args.max_episodes as usize,
-        threads,
+        threads: threads("--threads", args.threads)?,
     };
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let target = match std::io::stderr().is_terminal() {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use epo_lab::config::threads;
 use epo_lab::evaluate::{ActionMode, EvalPlan, EvalReport, Evaluation, Spread, Watch, evaluate_run};
 use epo_lab::{runs, stop};
 use epo_tasks::Physics;
@@ -32,9 +33,9 @@ pub(crate) struct Args {
     /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest)
     #[arg(long, value_name = "NAME", default_value_t = Physics::Published)]
     physics: Physics,
-    /// Number of threads; does not change the results [default: one per core]
-    #[arg(long)]
-    threads: Option<usize>,
+    /// Number of threads, at most 1024; does not change the results [default: one per core]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    threads: usize,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -52,11 +53,10 @@ fn number(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let config = runs::read_config(&args.run)?;
     let make_env = runs::task_maker(&config.run.task, args.physics)?;
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let plan = EvalPlan {
         episodes: args.episodes as usize,
         seed: args.seed,
-        threads: args.threads.unwrap_or_else(cores),
+        threads: threads("--threads", args.threads)?,
         physics: args.physics,
     };
     if let Some(note) = runs::other_version(&args.run) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use epo_lab::config::threads;
 use epo_lab::evaluate::{ActionMode, Watch};
 use epo_lab::stop;
 use epo_replay::{Choice, Request, Theme, replay};
@@ -70,9 +71,9 @@ pub(crate) struct Args {
     /// Draw the picture for a dark background
     #[arg(long, requires = "gif")]
     dark: bool,
-    /// Number of threads; does not change the results [default: all cores]
-    #[arg(long)]
-    threads: Option<usize>,
+    /// Number of threads, at most 1024; does not change the results [default: one per core]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    threads: usize,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -87,7 +88,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         (.., Some(row)) => Choice::Training { row: usize::try_from(row)?, retrain: args.retrain },
         _ => Choice::Evaluation(0),
     };
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let request = Request {
         run: args.run,
         against: args.against,
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         episodes: args.episodes as usize,
         seed: args.seed,
         map: args.map,
-        threads: args.threads.unwrap_or_else(cores),
+        threads: threads("--threads", args.threads)?,
     };
     let stop = stop::on_signals().context("cannot listen for signals")?;
     let watch = Watch { stop, ..Watch::default() };
