@@ -262,7 +262,8 @@ pub struct EvalReport {
     /// The evaluation that was asked for.
     #[serde(flatten)]
     pub shown: Evaluation,
-    /// Every evaluation of this run folder, oldest first: one per action mode, physics, seed and checkpoint.
+    /// Every evaluation of this run folder, oldest first: one per action mode, physics, seed,
+    /// number of episodes and checkpoint.
     pub evaluations: Vec<Evaluation>,
 }
 
@@ -286,7 +287,7 @@ impl EvalReport {
     /// The new evaluations, added to those that the folder has. An unreadable `eval.json` is replaced.
     fn new(dir: &Path, run: ResolvedRun, new: Vec<Evaluation>, shown: ActionMode) -> Self {
         let mut evaluations = Self::evaluations(dir);
-        let key = |e: &Evaluation| (e.policy, e.physics, e.seed, e.hash.clone());
+        let key = |e: &Evaluation| (e.policy, e.physics, e.seed, e.episodes, e.hash.clone());
         evaluations.retain(|old| new.iter().all(|n| key(n) != key(old)));
         let shown = new.iter().find(|e| e.policy == shown).unwrap_or(&new[0]).clone();
         evaluations.extend(new);
@@ -311,11 +312,11 @@ impl EvalReport {
         runs::write_whole(&dir.join(Self::FILE), format!("{json}\n").as_bytes())
     }
 
-    /// The evaluations of the checkpoint that [`shown`](Self::shown) played, with its physics and seed: one per action
-    /// mode.
+    /// The evaluations that were made together with [`shown`](Self::shown): one per action mode.
     pub fn side_by_side(&self) -> impl Iterator<Item = &Evaluation> {
-        let Evaluation { physics, seed, hash, .. } = &self.shown;
-        self.evaluations.iter().filter(move |e| (&e.physics, &e.seed, &e.hash) == (physics, seed, hash))
+        let same = |e: &Evaluation| (e.physics, e.seed, e.episodes, e.hash.clone());
+        let shown = same(&self.shown);
+        self.evaluations.iter().filter(move |e| same(e) == shown)
     }
 }
 
@@ -424,6 +425,11 @@ mod tests {
             [(Mean, 1), (Sampled, 1), (Mean, 0), (Sampled, 0)],
             "repeated: replaced; new: added"
         );
+        let mut short = both(0, "a");
+        short.iter_mut().for_each(|e| e.episodes = 2);
+        let added = EvalReport::new(dir.path(), run(), short, ActionMode::Mean);
+        assert_eq!(added.evaluations.len(), 6, "another number of episodes replaces nothing");
+        assert_eq!(added.side_by_side().count(), 2);
         assert_eq!(last.shown.policy, Sampled);
         assert_eq!(last.side_by_side().count(), 2);
         let file = dir.path().join(EvalReport::FILE);

@@ -1,11 +1,14 @@
 //! Reads the evaluations of a run from `eval.json`, in its present form and in the form of version 0.3.
 //!
 //! ```text
-//! now  {"hash", "evaluations": [{"policy": "mean"|"sampled", "episodes", "return": {"mean"}, "cost": {"mean", "ci95", "p_feasible"}}]}
+//! now  {"hash", "evaluations": [{"hash", "physics", "policy": "mean"|"sampled", "episodes", "return": {"mean"},
+//!       "cost": {"mean", "ci95", "p_feasible"}}]}
 //! 0.3  {"hash", "stochastic": bool, "episodes", "return": {"mean"}, "cost": {"mean", "p_feasible"}}
 //! ```
 
 use serde_json::Value;
+
+use crate::files::printable;
 
 /// How actions are chosen in an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,8 +36,12 @@ impl EvaluatedPolicy {
 }
 
 /// Means over the episodes of one evaluation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
+    /// Hash of the checkpoint that was evaluated.
+    pub hash: Option<String>,
+    /// Whether bodies were simulated as in the published task.
+    pub published: bool,
     /// How actions are chosen.
     pub policy: EvaluatedPolicy,
     /// Number of episodes.
@@ -49,17 +56,16 @@ pub struct Evaluation {
     pub within: Option<f64>,
 }
 
-/// Returns the evaluations in the text of an `eval.json`, and the hash of the evaluated checkpoint.
-pub(crate) fn parse(text: &str) -> Result<(Vec<Evaluation>, Option<String>), String> {
+/// Returns the evaluations in the text of an `eval.json`.
+pub(crate) fn parse(text: &str) -> Result<Vec<Evaluation>, String> {
     let file: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    let evaluations = match file.get("evaluations") {
+    match file.get("evaluations") {
         Some(list) => {
             let list = list.as_array().ok_or("`evaluations` is not a list")?;
-            list.iter().map(evaluation).collect::<Result<_, _>>()?
+            list.iter().map(evaluation).collect()
         }
-        None => vec![evaluation(&file)?],
-    };
-    Ok((evaluations, file.get("hash").and_then(Value::as_str).map(str::to_owned)))
+        None => Ok(vec![evaluation(&file)?]),
+    }
 }
 
 fn evaluation(value: &Value) -> Result<Evaluation, String> {
@@ -73,6 +79,8 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
             _ => EvaluatedPolicy::Unknown,
         };
     Ok(Evaluation {
+        hash: value.get("hash").and_then(Value::as_str).map(|hash| printable(hash).into_owned()),
+        published: value.get("physics").and_then(Value::as_str).is_none_or(|name| name == "published"),
         policy,
         episodes: value.get("episodes").and_then(Value::as_u64).ok_or("`episodes` is missing")?,
         ret: need("return")?,
@@ -85,9 +93,10 @@ fn evaluation(value: &Value) -> Result<Evaluation, String> {
     })
 }
 
-/// Returns the evaluation of `policy` with the most episodes; if several have as many, the last of them.
+/// Returns the evaluation of `policy` that counts: one with published physics before others, then the one with the most
+/// episodes, then the last.
 pub(crate) fn of_policy(evaluations: &[Evaluation], policy: EvaluatedPolicy) -> Option<&Evaluation> {
-    evaluations.iter().filter(|e| e.policy == policy).max_by_key(|e| e.episodes)
+    evaluations.iter().filter(|e| e.policy == policy).max_by_key(|e| (e.published, e.episodes))
 }
 
 #[cfg(test)]
@@ -106,22 +115,30 @@ mod tests {
             (r#""stochastic": false,"#, EvaluatedPolicy::Mean),
             (r#""stochastic": true,"#, EvaluatedPolicy::Sampled),
         ] {
-            let (got, hash) = parse(&one(key, 30.0)).unwrap();
-            let cost_interval = Some([8.0, 52.0]);
-            let want =
-                Evaluation { policy, episodes: 4, ret: 1.5, cost: 30.0, cost_interval, within: Some(0.25) };
-            assert_eq!((got, hash.as_deref()), (vec![want], Some("ab")));
+            let want = Evaluation {
+                hash: Some("ab".to_owned()),
+                published: true,
+                policy,
+                episodes: 4,
+                ret: 1.5,
+                cost: 30.0,
+                cost_interval: Some([8.0, 52.0]),
+                within: Some(0.25),
+            };
+            assert_eq!(parse(&one(key, 30.0)).unwrap(), [want]);
         }
         let list = [one(r#""policy": "sampled","#, 3.0), one(r#""policy": "mean","#, 9.0)].join(",");
-        let (got, _) = parse(&format!(r#"{{"hash": "cd", "evaluations": [{list}]}}"#)).unwrap();
+        let got = parse(&format!(r#"{{"hash": "cd", "evaluations": [{list}]}}"#)).unwrap();
         assert_eq!(of_policy(&got, EvaluatedPolicy::Sampled).map(|e| e.cost), Some(3.0));
         assert_eq!(of_policy(&got, EvaluatedPolicy::Mean).map(|e| e.cost), Some(9.0));
         assert_eq!(of_policy(&got, EvaluatedPolicy::Unknown), None);
     }
 
     #[test]
-    fn of_several_evaluations_the_longest_counts_and_then_the_last() {
+    fn of_several_evaluations_the_published_counts_then_the_longest_then_the_last() {
         let e = |episodes, cost| Evaluation {
+            hash: None,
+            published: true,
             policy: EvaluatedPolicy::Mean,
             episodes,
             ret: 0.0,
@@ -132,6 +149,7 @@ mod tests {
         let cost = |list: &[Evaluation]| of_policy(list, EvaluatedPolicy::Mean).map(|e| e.cost);
         assert_eq!(cost(&[e(100, 1.0), e(10, 2.0)]), Some(1.0));
         assert_eq!(cost(&[e(10, 1.0), e(10, 2.0)]), Some(2.0));
+        assert_eq!(cost(&[e(10, 1.0), Evaluation { published: false, ..e(100, 2.0) }]), Some(1.0));
     }
 
     #[test]

@@ -305,7 +305,8 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
     notes.extend(accepted_changes(dir));
-    let (evaluations, evaluated) = evaluations(dir, &mut notes);
+    let hash = checkpoint_hash(dir);
+    let evaluations = evaluations(dir, hash.as_deref(), &mut notes);
     let run = Run {
         path: dir.to_owned(),
         source,
@@ -319,8 +320,8 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
         epoch_steps: progress.epoch_steps,
         diagnostics: progress.diagnostics,
         seconds_per_million: progress.timing,
+        hash: hash.or_else(|| evaluations.last()?.hash.clone()),
         evaluations,
-        hash: checkpoint_hash(dir).or(evaluated),
         begun: dir.file_name().and_then(|name| date::minutes(&name.to_string_lossy())),
         written,
     };
@@ -347,16 +348,22 @@ fn accepted_changes(dir: &Path) -> Vec<String> {
     list.iter().map(note).collect()
 }
 
-/// Returns the evaluations of a run folder, and the hash of the evaluated checkpoint.
-fn evaluations(dir: &Path, notes: &mut Vec<String>) -> (Vec<Evaluation>, Option<String>) {
+/// Returns the evaluations of the newest checkpoint of a run folder, whose hash is `newest`.
+fn evaluations(dir: &Path, newest: Option<&str>, notes: &mut Vec<String>) -> Vec<Evaluation> {
     let parsed = read_text(&dir.join("eval.json")).and_then(|text| match text {
         Some(text) => evaluation::parse(&text).map_err(|e| format!("eval.json is broken: {e}.")),
-        None => Ok((Vec::new(), None)),
+        None => Ok(Vec::new()),
     });
-    parsed.unwrap_or_else(|e| {
+    let mut found = parsed.unwrap_or_else(|e| {
         notes.push(format!("{e} The evaluation is left out."));
-        (Vec::new(), None)
-    })
+        Vec::new()
+    });
+    let all = found.len();
+    found.retain(|e| newest.is_none() || e.hash.as_deref().is_none_or(|hash| Some(hash) == newest));
+    if found.len() < all {
+        notes.push("Evaluations of earlier checkpoints are left out.".to_owned());
+    }
+    found
 }
 
 /// Returns the hash in the manifest of the newest checkpoint; `None` if it cannot be read.
@@ -625,6 +632,29 @@ mod tests {
         );
         fs::write(dir.path().join("changes.json"), "{").unwrap();
         assert!(notes().contains("changes.json is broken"));
+    }
+
+    /// This test fails if a report shows an evaluation from before the run was extended as one of the final policy.
+    #[test]
+    fn evaluations_of_earlier_checkpoints_are_left_out() {
+        let one = |hash: &str, episodes: u32, cost: f64| {
+            format!(
+                r#"{{"hash": "{hash}", "policy": "mean", "episodes": {episodes}, "return": {{"mean": 1}}, "cost": {{"mean": {cost}}}}}"#
+            )
+        };
+        let list = format!(r#"{{"evaluations": [{}, {}]}}"#, one("old", 400, 60.0), one("new", 100, 20.0));
+        let dir = folder(&[
+            ("config.toml", CONFIG),
+            ("progress.csv", &progress("0,1,2,10\n")),
+            ("eval.json", &list),
+            ("checkpoint/00000001/manifest.json", r#"{"hash": "new"}"#),
+        ]);
+        let (run, notes) = read_run(dir.path(), None).unwrap();
+        let costs: Vec<f64> = run.evaluations.iter().map(|e| e.cost).collect();
+        assert_eq!((costs, run.hash.as_deref()), (vec![20.0], Some("new")));
+        assert!(notes.join(" ").contains("Evaluations of earlier checkpoints are left out."), "{notes:?}");
+        fs::remove_dir_all(dir.path().join("checkpoint")).unwrap();
+        assert_eq!(read_run(dir.path(), None).unwrap().0.evaluations.len(), 2, "nothing to compare with");
     }
 
     /// This test fails if the multiplier or penalty factor of an algorithm is missing in the figures of diagnostics.
