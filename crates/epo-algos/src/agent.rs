@@ -164,9 +164,12 @@ impl Agent {
     }
 
     /// Adds the mean squares of the discounted sums of an epoch to the scales. The critics keep their values in the
-    /// units of the task.
+    /// units of the task. Numbers that are not finite change nothing.
     pub fn rescale(&mut self, reward: f64, cost: f64) {
         let Some(scales) = &mut self.scales else { return };
+        if !(reward.is_finite() && cost.is_finite()) {
+            return;
+        }
         let (reward, cost) = (scales.reward.add(reward), scales.cost.add(cost));
         self.critic_r.net.scale_outputs(reward as f32);
         for (critic, kind) in self.critics_c.iter_mut().zip(&self.cost_kinds) {

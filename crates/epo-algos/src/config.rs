@@ -43,8 +43,31 @@ pub trait AlgoSpec: Sized {
     /// The error names the parameter, its value and the rule.
     fn check(&self) -> Result<(), UpdateError>;
 
+    /// How the critics are trained. By default as the policy, with the settings that all algorithms share.
+    fn critic_training(&self, update: &UpdateConfig) -> CriticTraining {
+        CriticTraining {
+            passes: update.passes,
+            minibatch: update.minibatch,
+            passes_key: "train.passes",
+            minibatch_key: "train.minibatch",
+        }
+    }
+
     /// The algorithm at the start of training. `update` and `discount` are the settings that all algorithms share.
     fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method;
+}
+
+/// How often the critics see a batch, and the configuration keys that say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CriticTraining {
+    /// Maximum number of passes over the batch per epoch.
+    pub passes: usize,
+    /// Number of samples in a minibatch.
+    pub minibatch: usize,
+    /// Key of `passes`.
+    pub passes_key: &'static str,
+    /// Key of `minibatch`.
+    pub minibatch_key: &'static str,
 }
 
 /// How an algorithm updates the agent.
@@ -97,6 +120,13 @@ macro_rules! algorithms {
             pub fn cost_critics(&self) -> &'static [CostCritic] {
                 match self {
                     $(Self::$variant(params) => params.cost_critics()),*
+                }
+            }
+
+            /// How the critics are trained.
+            pub fn critic_training(&self, update: &UpdateConfig) -> CriticTraining {
+                match self {
+                    $(Self::$variant(params) => params.critic_training(update)),*
                 }
             }
 

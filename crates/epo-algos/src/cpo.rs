@@ -26,8 +26,8 @@ use crate::report::{self as m};
 use crate::schedule::train_critics;
 use crate::trust_region::{Candidate, TrustRegion, dot};
 use crate::{
-    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostCritic, Discount, Epoch, Method, RestoreError,
-    UpdateConfig, UpdateError, UpdateReport, auto,
+    Agent, AlgoInfo, AlgoSpec, Algorithm, Batch, CostCritic, CriticTraining, Discount, Epoch, Method,
+    RestoreError, UpdateConfig, UpdateError, UpdateReport, auto,
 };
 
 epo_core::parameters! {
@@ -88,6 +88,15 @@ impl AlgoSpec for CpoParams {
             [("algo.cg_iters", self.cg_iters as f64), ("algo.search_trials", self.search_trials as f64)];
         require(&counts, |v| v <= 10_000.0, "must be at most 10000")?;
         not_negative(&[("algo.damping", self.damping), ("algo.critic_lr", self.critic_lr)])
+    }
+
+    fn critic_training(&self, _update: &UpdateConfig) -> CriticTraining {
+        CriticTraining {
+            passes: self.critic_passes,
+            minibatch: self.critic_minibatch,
+            passes_key: "algo.critic_passes",
+            minibatch_key: "algo.critic_minibatch",
+        }
     }
 
     fn method(&self, update: &UpdateConfig, _discount: &Discount) -> Method {
@@ -193,12 +202,8 @@ pub struct Cpo {
 impl Cpo {
     /// The update at the start of training. Of `config`, the weight decay and the gradient clip of the critics are used.
     pub fn new(params: CpoParams, config: &UpdateConfig) -> Self {
-        let critic_config = UpdateConfig {
-            passes: params.critic_passes,
-            minibatch: params.critic_minibatch,
-            critic_lr: params.critic_lr,
-            ..config.clone()
-        };
+        let CriticTraining { passes, minibatch, .. } = params.critic_training(config);
+        let critic_config = UpdateConfig { passes, minibatch, critic_lr: params.critic_lr, ..config.clone() };
         let (region, critics, shuffles) = Default::default();
         Self { params, critic_config, region, critics, shuffles }
     }

@@ -7,7 +7,7 @@
 //! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; 1/μ on the limit
 //! A = (A_r − w Â_c) / (1 + w),   Â_c = α Â_N + (1−α) Â_√F   each advantage divided by its root mean square
 //! L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)]
-//! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ 19                 once per epoch, unless w_max acts above the limit; then
+//! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ max(19, μ_0)       once per epoch, unless w_max acts above the limit; then
 //! w_max ← w_max + η_w min(F̂, 1),  w_max ≤ 19               the bound rises instead
 //! ```
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in
@@ -115,7 +115,7 @@ impl AlgoSpec for EpoParams {
         ])?;
         not_negative(&[("algo.margin", self.margin), ("algo.share_rate", self.share_rate)])?;
         let share = [("algo.share_max", self.share_max)];
-        require(&share, |v| (0.5..1.0).contains(&v), "must be at least 0.5 and below 1")?;
+        require(&share, |v| (0.5..=0.95).contains(&v), "must be from 0.5 to 0.95")?;
         check_thresholds(self.alpha_thresholds)?;
         check_psi_max(self.psi_max)
     }
@@ -137,11 +137,11 @@ pub(crate) fn check_psi_max(psi_max: f64) -> Result<(), UpdateError> {
     require(&[("algo.psi_max", psi_max)], |v| v <= 700.0, "must be at most 700, so that e^ψ is finite")
 }
 
-/// The largest violation F̂ that is told apart. It is also the violation of any cost if the limit is 0.
+/// Upper bound on the violation F̂. If the limit is 0, any positive cost has this violation.
 const F_MAX: f64 = 100.0;
 
 impl EpoParams {
-    /// The violation F̂ in units of the limit, at most 100. Without a limit (d = 0), any cost is as far as can be.
+    /// The violation F̂ in units of the limit, at most 100.
     pub fn violation(&self, cost: CostReading) -> f64 {
         let excess = cost.excess() + self.margin * cost.standard_error();
         match excess / cost.limit() {
@@ -152,8 +152,8 @@ impl EpoParams {
     }
 }
 
-/// The weight whose share `w/(1 + w)` of the update is 0.95. The bound on the weight does not rise above it, and μ neither:
-/// on the limit the share of the penalty is at least 0.05.
+/// The weight whose share `w/(1 + w)` of the update is 0.95: upper bound on the weight. It also bounds μ, unless training
+/// starts with a larger one, so that on the limit the penalty's share of an update is at least 0.05.
 const W_MAX: f64 = 19.0;
 
 /// The training state: what the next epoch takes over from this one.
@@ -186,7 +186,8 @@ pub struct Epo {
 impl Epo {
     /// The objective at the start of training.
     pub fn new(params: EpoParams) -> Self {
-        let next = EpoState { mu: params.mu_init, w_max: params.share_max / (1.0 - params.share_max) };
+        let w_max = (params.share_max / (1.0 - params.share_max)).min(W_MAX);
+        let next = EpoState { mu: params.mu_init, w_max };
         let (f_hat, alpha, mu, psi, weight) = (0.0, 1.0, next.mu, 0.0, 0.0);
         Self { params, next, f_hat, alpha, mu, psi, weight, shares: [1.0, 0.0], streams: [0.0; 2] }
     }
@@ -221,7 +222,7 @@ impl Objective for Epo {
         self.weight = weight.min(w_max);
         let distance = self.f_hat.clamp(-1.0, 1.0);
         self.next = if distance > 0.0 && self.weight < weight {
-            EpoState { mu, w_max: (w_max + p.share_rate * distance).min(W_MAX.max(w_max)) }
+            EpoState { mu, w_max: (w_max + p.share_rate * distance).min(W_MAX) }
         } else {
             EpoState { mu: (mu.ln() - p.mu_rate * distance).exp().min(W_MAX.max(p.mu_init)), w_max }
         };

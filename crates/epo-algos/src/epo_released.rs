@@ -6,7 +6,7 @@
 //! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor
 //! only, in episode units. α = ½ and μ = 10 are constants. Neither cost surrogate is clipped or multiplied by 1/(1−γ).
 //!
-//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo.md` lists the
+//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo-released.md` lists the
 //! repairs. Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
 //! full-batch coefficients per pass instead of minibatch ones.
 

@@ -127,6 +127,12 @@ fn round_steps(config: &mut Table) {
     }
 }
 
+/// Whether a checkpoint that names the algorithm `saved` can be one of the algorithm `now`. Up to version 0.3 the released
+/// form of EPO was a variant of `epo`.
+pub fn is_checkpoint_of(saved: &str, now: &str) -> bool {
+    saved == now || (saved, now) == ("epo", "epo-released")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

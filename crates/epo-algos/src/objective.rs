@@ -82,7 +82,7 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
 
 /// A method that improves an agent from a batch.
 pub trait Algorithm: std::fmt::Debug + Send {
-    /// Updates the agent for one epoch. Parameters change here and nowhere else. It runs on the current rayon pool.
+    /// Updates the agent for one epoch. It runs on the current rayon pool.
     fn update(
         &mut self,
         agent: &mut Agent,

@@ -25,8 +25,8 @@ metrics! {
     LR: "Train/LR", "1", "learning rate of the policy in this epoch";
     LOSS_PI: "Loss/Loss_pi", "1", "loss of the policy, mean over the minibatches of the last pass";
     LOSS_R: "Loss/Loss_reward_critic", "1", "loss of the reward critic in its unit, mean over the last pass";
-    LOSS_C: "Loss/Loss_cost_critic", "1", "loss of the first cost critic (V_N) in its unit, mean over the last pass";
-    LOSS_C_FAR: "Loss/Loss_cost_critic_far", "1", "loss of the second cost critic (V_F) in its unit, mean over the last pass";
+    LOSS_C: "Loss/Loss_cost_critic", "1", "loss of the first cost critic in its unit, mean over the last pass";
+    LOSS_C_FAR: "Loss/Loss_cost_critic_far", "1", "loss of the second cost critic in its unit, mean over the last pass";
     ADV: "Value/Adv", "return", "mean reward advantage before it is standardised";
     VALUE_R: "Value/reward", "return", "mean value of the reward critic over the batch";
     VALUE_C: "Value/cost", "cost", "mean value of the first cost critic over the batch";
@@ -34,11 +34,11 @@ metrics! {
     EXPLAINED_C: "Value/cost_explained", "1", "explained variance of the first cost critic on the new batch, before it is trained on it";
     LAMBDA: "Metrics/LagrangeMultiplier", "1", "Lagrange multiplier λ after its update in this epoch";
     KAPPA: "Penalty/Kappa", "1", "penalty factor κ of P3O in this epoch";
-    F_HAT: "Penalty/F", "1", "violation F̂ = (J_c + z e − d)/d of EPO in units of the limit; positive above it";
+    F_HAT: "Penalty/F", "1", "normalised violation F̂ of the limit; positive above the limit";
     ALPHA: "Penalty/Alpha", "1", "weight α of EPO's linear stream: 1 near the limit, 0.5 in between, 0 far from it";
     MU: "Penalty/Mu", "1", "penalty factor μ of EPO; a smaller μ is stricter";
     PSI: "Penalty/Psi", "1", "adaptive factor Ψ = e^F̂/μ of EPO";
-    PENALTY: "Penalty/Value", "1", "value of the penalty of released EPO before the last pass";
+    PENALTY: "Penalty/Value", "1", "value of the penalty before the last pass";
     COST_WEIGHT: "Penalty/CostWeight", "1", "weight of the gradient of the cost surrogate relative to that of the reward surrogate";
     STEP_NORM: "Misc/FinalStepNorm", "1", "Euclidean norm of the step of the policy parameters (CPO)";
     ACCEPTANCE: "Misc/AcceptanceStep", "trials", "number of the accepted trial of the line search, from 1; 0 if none was accepted (CPO)";

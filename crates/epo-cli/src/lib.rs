@@ -41,7 +41,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use epo_tasks::TaskError;
 
 #[macro_use]
@@ -107,7 +107,7 @@ enum Command {
 /// [`epo_tasks::register_env`] for each task of the program. With `|| Ok(())` only the published tasks exist. A sweep
 /// starts this same program for each of its runs, so the registered tasks exist there too.
 pub fn run(register: impl FnOnce() -> Result<(), TaskError>) -> ExitCode {
-    main(Cli::try_parse, register).into()
+    main(std::env::args_os().collect(), register).into()
 }
 
 /// Does the same as [`run`] with the given arguments, the first of which is the name of the program. Returns the exit
@@ -117,15 +117,25 @@ pub fn run(register: impl FnOnce() -> Result<(), TaskError>) -> ExitCode {
 /// interpreter with its arguments.
 pub fn run_as(program: Vec<OsString>, args: Vec<OsString>) -> u8 {
     output::set_program(program);
-    main(|| Cli::try_parse_from(args), || Ok(()))
+    main(args, || Ok(()))
 }
 
-fn main(
-    parse: impl FnOnce() -> Result<Cli, clap::Error>,
-    register: impl FnOnce() -> Result<(), TaskError>,
-) -> u8 {
+/// Parses the arguments of the program. `-1` is the value of the option before it, which says what is wrong with it.
+fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    fn take_negative_numbers(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        });
+        command.mut_subcommands(take_negative_numbers)
+    }
+    let mut command = take_negative_numbers(Cli::command());
+    Cli::from_arg_matches(&command.try_get_matches_from_mut(args)?).map_err(|e| e.format(&mut command))
+}
+
+fn main(args: Vec<OsString>, register: impl FnOnce() -> Result<(), TaskError>) -> u8 {
     epo_lab::sweep::die_with_parent();
-    let result = register().map_err(anyhow::Error::from).and_then(|()| match parse() {
+    let result = register().map_err(anyhow::Error::from).and_then(|()| match parse(args) {
         Ok(cli) => command(cli.command),
         // help and version are errors to clap, with the exit code 0
         Err(error) => {
@@ -160,5 +170,33 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Repro(args) => commands::repro::run(*args),
         Command::Theory(args) => commands::theory::run(args),
         Command::Licences => commands::licences::run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of each command and the options of it that take a value.
+    fn options(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, String)>) {
+        let takes_value = |arg: &&clap::Arg| arg.get_action().takes_values();
+        let long = command.get_arguments().filter(takes_value).filter_map(clap::Arg::get_long);
+        found.extend(long.map(|name| (words.to_vec(), format!("--{name}"))));
+        for below in command.get_subcommands() {
+            options(&[words, &[below.get_name().to_owned()]].concat(), below, found);
+        }
+    }
+
+    /// This test fails if an option takes `-1` for another option: the message would then not say what is wrong.
+    #[test]
+    fn a_negative_number_is_the_value_of_the_option_before_it() {
+        let mut all = Vec::new();
+        options(&["epo".to_owned()], &Cli::command(), &mut all);
+        assert!(all.len() > 50, "{} options", all.len());
+        for (words, option) in all {
+            let said = parse(words.iter().chain([&option, &"-1".to_owned()]).map(OsString::from).collect());
+            let kind = said.map(|_| ()).map_err(|e| e.kind());
+            assert_ne!(kind, Err(clap::error::ErrorKind::UnknownArgument), "{words:?} {option} -1");
+        }
     }
 }

@@ -304,8 +304,9 @@ impl Store {
             .map(|i| Settings { source: i.source, algo: &i.algo, task: &i.task, config: &i.config })
             .collect();
         let mut sorted: BTreeMap<Place, Vec<(u64, usize)>> = BTreeMap::new();
-        for ((&i, identity), label) in known.iter().zip(&identities).zip(labels(&settings)) {
-            sorted.entry(place(&identity.task, label)).or_default().push((identity.seed, i));
+        let placed = settings.iter().zip(labels(&settings)).map(|(run, label)| place(run, label));
+        for ((&i, identity), place) in known.iter().zip(&identities).zip(placed) {
+            sorted.entry(place).or_default().push((identity.seed, i));
         }
         let mut groups = Vec::with_capacity(sorted.len());
         let mut group_of = vec![None; guards.len()];

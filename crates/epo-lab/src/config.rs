@@ -163,8 +163,8 @@ impl ResolvedRun {
         }
         // task and algorithm come first: they decide on the preset and on which keys `algo` has
         let named = |key| layers.iter().rev().find_map(|layer| layer.get("run")?.get(key)?.as_str());
-        let algo = algo_named(named("algo").unwrap_or("epo"))?;
         let default = RunTable::default();
+        let algo = algo_named(named("algo").unwrap_or(&default.algo))?;
         let family = family_of(named("task").unwrap_or(&default.task)).filter(|_| use_preset);
         // a run of a version that did not know the key had published physics
         let physics = if use_preset { TRAINING_PHYSICS } else { Physics::Published };

@@ -336,9 +336,7 @@ fn columns(run: &ResolvedRun) -> Result<Vec<Metric>, LabError> {
 /// Refuses the checkpoint of another run.
 fn check_fits(run: &ResolvedRun, state: &SavedState) -> Result<(), String> {
     let (task, algo) = (&run.run.task, run.run.algo.as_str());
-    // up to version 0.3 the released form of EPO was a variant of `epo`
-    let same_algo = state.algo == algo || (state.algo.as_str(), algo) == ("epo", "epo-released");
-    if &state.task != task || !same_algo {
+    if &state.task != task || !epo_algos::is_checkpoint_of(&state.algo, algo) {
         return Err(format!(
             "this is a checkpoint of {} on {}, not of {algo} on {task}",
             state.algo, state.task

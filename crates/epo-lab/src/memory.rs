@@ -9,7 +9,7 @@
 //! The estimate is a lower bound, because it does not include the simulators. It is meant to detect runs that cannot
 //! fit into memory.
 
-use epo_algos::AlgoConfig;
+use epo_algos::CriticTraining;
 use epo_core::{ActionSpace, EnvSpec};
 use epo_tasks::TaskInfo;
 
@@ -57,15 +57,13 @@ fn parts(run: &ResolvedRun, spec: &EnvSpec) -> Vec<(&'static str, f64)> {
         std::iter::once(obs).chain(train.hidden.iter().map(|w| *w as f64)).chain([act.max(1.0)]).collect();
     let parameters: f64 = widths.windows(2).map(|w| (w[0] + 1.0) * w[1]).sum();
     let units: f64 = widths.iter().sum();
-    let (passes, minibatch, passes_key) = match &run.algo {
-        AlgoConfig::Cpo(cpo) => (cpo.critic_passes, cpo.critic_minibatch, "algo.critic_passes"),
-        _ => (train.update.passes, train.update.minibatch, "train.passes"),
-    };
+    let CriticTraining { passes, minibatch, passes_key, minibatch_key } =
+        run.algo.critic_training(&train.update);
     vec![
         ("train.steps_per_epoch", samples * (4.0 * (obs + act) + 32.0 + networks * 36.0)),
         (passes_key, 4.0 * passes as f64 * samples),
         ("train.hidden", networks * parameters * 4.0 * 6.0),
-        ("train.minibatch", networks * 3.0 * 4.0 * units * (minibatch as f64 + 256.0)),
+        (minibatch_key, networks * 3.0 * 4.0 * units * (minibatch as f64 + 256.0)),
         ("train.envs", train.envs as f64 * 4.0 * (spec.max_steps.min(10_000) as f64 * act + units)),
     ]
 }

@@ -8,9 +8,10 @@
 use std::alloc::System;
 use std::sync::atomic::AtomicBool;
 
+use epo_algos::{CriticTraining, UpdateConfig};
 use epo_core::{Env, EnvError, EnvSpec, Step};
 use epo_lab::collect::MakeEnv;
-use epo_lab::config::{ResolvedRun, algorithms};
+use epo_lab::config::{ResolvedRun, algo_named, algorithms};
 use epo_lab::runs;
 use epo_lab::train::Trainer;
 use epo_tasks::Physics;
@@ -45,14 +46,16 @@ impl Env for Wasteful {
 /// in the three epochs, and no checkpoint is written.
 fn per_epoch(algo: &str, steps_per_epoch: usize, passes: usize, make: &MakeEnv<'_>) -> Vec<usize> {
     let steps = 5 * steps_per_epoch;
+    let critics = algo_named(algo).unwrap().critic_training(&UpdateConfig::default());
+    let CriticTraining { passes_key, minibatch_key, .. } = critics;
     let set = [
         format!("run.algo={algo}"),
         format!("run.steps={steps}"),
         format!("train.steps_per_epoch={steps_per_epoch}"),
-        format!("train.passes={passes}"),
+        format!("{passes_key}={passes}"),
+        format!("{minibatch_key}=20"),
         "train.envs=4".into(),
         "train.threads=2".into(),
-        "train.minibatch=20".into(),
         "train.kl_stop=false".into(),
         "train.hidden=[8, 8]".into(),
         "train.save_every=1000".into(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use epo_core::Env;
 use epo_lab::LabError;
-use epo_lab::config::{ConfigError, ResolvedRun, algo_named};
+use epo_lab::config::{ConfigError, ResolvedRun, RunTable, algo_named};
 use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate_finished, evaluate_run};
 use epo_lab::reference::{algo_keys, shared_keys};
 use epo_lab::train::{ResumeOptions, Trainer};
@@ -111,9 +111,10 @@ fn in_background<T: Send + 'static>(
 }
 
 /// The assignments of settings, with the table of each name: `gamma=0.9` becomes `train.gamma=0.9`.
-fn assignments(settings: Vec<(String, String)>, algo: &str) -> Result<Vec<String>, ConfigError> {
-    let keys: Vec<String> =
-        shared_keys().into_iter().chain(algo_keys(&algo_named(algo)?)).map(|key| key.key).collect();
+fn assignments(settings: Vec<(String, String)>, algo: Option<&str>) -> Result<Vec<String>, ConfigError> {
+    let default = RunTable::default().algo;
+    let algo = algo_named(algo.unwrap_or(&default))?;
+    let keys: Vec<String> = shared_keys().into_iter().chain(algo_keys(&algo)).map(|key| key.key).collect();
     let full = |name: &str| {
         let found = keys.iter().find(|key| key.rsplit('.').next() == Some(name));
         match found {
@@ -159,7 +160,7 @@ pub(crate) fn train(
     py: Python<'_>,
     file: Option<String>,
     settings: Vec<(String, String)>,
-    algo: &str,
+    algo: Option<&str>,
     runs: PathBuf,
     name: Option<String>,
     resume: Option<PathBuf>,

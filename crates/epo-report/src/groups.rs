@@ -107,10 +107,12 @@ pub(crate) fn groups(runs: Vec<Run>, share: f64, notes: &mut Vec<Note>) -> Vec<G
         task: &run.task,
         config: &run.config,
     });
-    let labels = labels(&settings.collect::<Vec<_>>());
+    let settings: Vec<Settings<'_>> = settings.collect();
+    let places: Vec<Place> =
+        settings.iter().zip(labels(&settings)).map(|(run, label)| place(run, label)).collect();
     let mut sorted: BTreeMap<Place, Vec<Run>> = BTreeMap::new();
-    for (run, label) in runs.into_iter().zip(labels) {
-        sorted.entry(place(&run.task, label)).or_default().push(run);
+    for (run, place) in runs.into_iter().zip(places) {
+        sorted.entry(place).or_default().push(run);
     }
     let mut groups: Vec<Group> = sorted
         .into_iter()

@@ -35,26 +35,28 @@ fn display(source: Source, algo: &str) -> String {
 }
 
 /// Returns the rank in the legend: known algorithms in their order, then unknown names, then OmniSafe's runs.
-fn rank(label: &str) -> usize {
+fn rank(source: Source, algo: &str) -> usize {
     let order = AlgoConfig::all_defaults();
-    let name = label.split([' ', ',']).next().unwrap_or(label);
-    let rank = order.iter().position(|known| known.info().label == name).unwrap_or(order.len());
-    if label.contains("(OmniSafe)") { order.len() + 1 } else { rank }
+    match source {
+        Source::OmniSafe => order.len() + 1,
+        Source::Epo => order.iter().position(|known| known.name() == algo).unwrap_or(order.len()),
+    }
 }
 
 /// Returns the rank of a task: the order of the paper; all other tasks come last.
 fn task_rank(task: &str) -> usize {
     const ORDER: [&str; 8] = [
-        "PointGoal1",
-        "PointGoal2",
-        "PointButton2",
-        "CarGoal1",
-        "AntVelocity",
-        "HalfCheetahVelocity",
-        "HumanoidVelocity",
-        "SwimmerVelocity",
+        "SafetyPointGoal1",
+        "SafetyPointGoal2",
+        "SafetyPointButton2",
+        "SafetyCarGoal1",
+        "SafetyAntVelocity",
+        "SafetyHalfCheetahVelocity",
+        "SafetyHumanoidVelocity",
+        "SafetySwimmerVelocity",
     ];
-    ORDER.iter().position(|o| task.contains(o)).unwrap_or(ORDER.len())
+    let name = task.rsplit_once("-v").map_or(task, |(name, _)| name);
+    ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
 }
 
 /// Maximum length of the differing settings in a legend. If they are longer, variants are called A, B, …
@@ -86,8 +88,8 @@ pub struct Settings<'a> {
 pub type Place = ((usize, String), usize, Label);
 
 /// Returns the sorting key of a group. Equal keys mean the same group.
-pub fn place(task: &str, label: Label) -> Place {
-    ((task_rank(task), task.to_owned()), rank(&label.name), label)
+pub fn place(run: &Settings<'_>, label: Label) -> Place {
+    ((task_rank(run.task), run.task.to_owned()), rank(run.source, run.algo), label)
 }
 
 /// Text that is shown for a key that a run does not have.
@@ -167,6 +169,16 @@ mod tests {
     use super::*;
     use crate::groups::groups;
     use crate::groups::tests::run;
+
+    /// This test fails if a task of a user is sorted among those of the paper because its id contains the name of one.
+    #[test]
+    fn tasks_and_algorithms_are_ranked_by_their_whole_names() {
+        assert_eq!(task_rank("SafetyPointGoal2-v0"), 1);
+        assert_eq!(task_rank("SafetySwimmerVelocity-v1"), 7);
+        assert_eq!(task_rank("MySafetyPointGoal2-v0"), 8);
+        let own = rank(Source::Epo, "mine");
+        assert!(rank(Source::Epo, "ppo") < own && own < rank(Source::OmniSafe, "PPO"));
+    }
 
     #[test]
     fn a_key_that_only_one_run_has_tells_them_apart() {

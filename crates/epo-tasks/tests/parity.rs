@@ -1,5 +1,6 @@
 //! Claim: from id, seed and actions alone, every published task repeats the episodes of the Python package.
-//! Observations and rewards agree within 1e-8 at every step; costs, cost terms and flags are equal.
+//! Costs, cost terms and flags are equal. In the committed episodes observations and rewards agree within 1e-12 at every
+//! step, in longer ones within 1e-8: contacts multiply a difference in the last digit of a sine.
 //!
 //! `tests/recordings` has one short episode per task, and its README says how they are made. `EPO_RECORDINGS` names a
 //! folder with more of them, which are then compared too.
@@ -15,14 +16,14 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// Returns how an episode differs from its recording, or `None` if they agree.
-fn difference(file: &Path) -> Option<String> {
+/// Returns how an episode differs from its recording, or `None` if they agree within `tolerance`.
+fn difference(file: &Path, tolerance: f64) -> Option<String> {
     let recording = match ReferenceEpisode::open(file) {
         Ok(recording) => recording,
         Err(error) => return Some(format!("{}: {error}", file.display())),
     };
     match compare(&recording) {
-        Ok(same) if same.ok => {
+        Ok(same) if same.ok && same.max_obs.max(same.max_reward) <= tolerance => {
             assert_eq!(same.steps, recording.steps(), "{}: not every step was compared", file.display());
             None
         }
@@ -31,8 +32,8 @@ fn difference(file: &Path) -> Option<String> {
     }
 }
 
-fn check(files: &[PathBuf]) {
-    let wrong: Vec<_> = files.iter().filter_map(|file| difference(file)).collect();
+fn check(files: &[PathBuf], tolerance: f64) {
+    let wrong: Vec<_> = files.iter().filter_map(|file| difference(file, tolerance)).collect();
     assert!(wrong.is_empty(), "{} of {} episodes differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
 
@@ -47,7 +48,7 @@ fn every_task_repeats_its_recording() {
         assert_eq!(recording.env_id(), id, "the file must have the name of its task");
         assert!(recording.steps() >= 30, "{id}: {} steps are too few", recording.steps());
     }
-    check(&ids.iter().map(file).collect::<Vec<_>>());
+    check(&ids.iter().map(file).collect::<Vec<_>>(), 1e-12);
 }
 
 /// This test fails if no recording has a certain cost term. An error in it would then stay unnoticed.
@@ -88,5 +89,5 @@ fn further_recordings_are_repeated() {
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "npz")).collect();
     files.sort();
     assert!(!files.is_empty(), "EPO_RECORDINGS={} holds no .npz file", folder.display());
-    check(&files);
+    check(&files, epo_tasks::parity::TOLERANCE);
 }

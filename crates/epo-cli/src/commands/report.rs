@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     last: f64,
     /// Cost limit of runs whose configuration has none, such as OmniSafe's PPO [default: such runs are left out]
-    #[arg(long, value_name = "COST", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COST")]
     limit: Option<f64>,
     /// Print no notes and no summary on stderr
     #[arg(long, short)]

@@ -22,10 +22,10 @@ pub(crate) struct Args {
     #[arg(value_enum)]
     experiment: ExperimentArg,
     /// Number of environment steps of each run, such as 1e6 [default: that of the experiment]
-    #[arg(long, value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Number of seeds, counted from 0 [default: that of the experiment]
-    #[arg(long, value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_parser = count)]
     seeds: Option<u64>,
     /// Tasks, separated by commas [default: those of the experiment]
     #[arg(long, value_delimiter = ',', value_parser = name)]

@@ -41,7 +41,7 @@ pub(crate) struct Args {
 pub(crate) struct SweepOptions {
     /// Number of runs at the same time; they share the cores [default: one per core]. With --on slurm: number of tasks
     /// at the same time [default: no limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// Run failed runs again
     #[arg(long)]

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "resume")]
     accept_changes: bool,
     /// Pause the run after the first epoch with at least this number of steps in total, such as 1e6; --resume continues it
-    #[arg(long, value_name = "STEPS", value_parser = super::repro::count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "STEPS", value_parser = super::repro::count)]
     until: Option<u64>,
     /// Print only the run folder and the hash: no progress, and no table of the evaluation
     #[arg(long, short)]
@@ -56,16 +56,16 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     algo: Option<String>,
     /// Number of environment steps of the run, such as 1e6 [default: 1e7]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     steps: Option<String>,
     /// Root seed of all random streams [default: 0]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     seed: Option<String>,
     /// Limit on the mean episode cost [default: 25]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     limit: Option<String>,
     /// Number of parallel environments [default: 32]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     envs: Option<String>,
     /// Physics simulation: published (all bodies in every step) or fast (skips bodies at rest) [default: published]
     #[arg(long, value_name = "NAME")]

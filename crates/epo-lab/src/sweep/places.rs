@@ -35,7 +35,7 @@ impl Places {
     pub fn open(dir: &Path, runs: usize) -> io::Result<Self> {
         fs::create_dir_all(dir).map_err(at(dir))?;
         let path = dir.join("layout");
-        // sweeps of version 0.4 and earlier have no such file and are flat
+        // sweeps of version 0.3 and earlier have no such file and are flat
         let sharded = runs > MOST_FLAT && !dir.join("journal").exists();
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(parts.len(), 256, "the runs are spread over all parts");
     }
 
-    /// Fails if runs that are added to a flat sweep are looked for elsewhere, or if a sweep of 0.4 is not flat.
+    /// Fails if runs that are added to a flat sweep are looked for elsewhere, or if a sweep of 0.3 is not flat.
     #[test]
     fn a_small_or_old_sweep_stays_flat() {
         let dir = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-use crate::config::{ConfigError, ResolvedRun};
+use crate::config::{ConfigError, ResolvedRun, RunTable};
 use crate::layers::nearest;
 
 /// One run of a sweep.
@@ -220,8 +220,8 @@ fn planned(config: &Table) -> Result<(PlannedRun, String), String> {
     let run = ResolvedRun::from_layers(Some(&text), &[]).map_err(|e| match &e {
         // the valid keys of `algo` depend on the algorithm, so the message names it: a sweep may have several
         ConfigError::UnknownKey { key, .. } if key.starts_with("algo.") => {
-            let algo = config.get("run").and_then(|run| run.get("algo")?.as_str()).unwrap_or("epo");
-            format!("run.algo = \"{algo}\": {e}")
+            let algo = config.get("run").and_then(|run| run.get("algo")?.as_str());
+            format!("run.algo = \"{}\": {e}", algo.unwrap_or(&RunTable::default().algo))
         }
         _ => e.to_string(),
     });

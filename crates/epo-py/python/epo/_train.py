@@ -124,7 +124,8 @@ def train(
     if own is None and (cost_fn is not None or max_steps is not None or workers is not None):
         raise ConfigError("cost_fn, max_steps and workers are for environments of your own: pass a function as task")
     job["settings"] = [(key, _text(key, value)) for key, value in chosen.items()]
-    job["algo"] = str(chosen.get("run.algo", chosen.get("algo", "epo")))
+    algo = chosen.get("run.algo", chosen.get("algo"))
+    job["algo"] = None if algo is None else str(algo)
     return _run(job, own, callback, progress)
 
 
@@ -148,7 +149,7 @@ def resume(
     it, and the same ``cost_fn`` and ``max_steps`` as before.
     """
     folder = os.fspath(getattr(run, "dir", run))
-    job: dict[str, Any] = {"file": None, "settings": [], "algo": "epo", "runs": "", "name": None, "resume": folder}
+    job: dict[str, Any] = {"file": None, "settings": [], "algo": None, "runs": "", "name": None, "resume": folder}
     job.update(threads=threads, accept_changes=accept_changes)
     job["steps"] = None if steps is None else _whole("steps", steps)
     own = None
