@@ -94,7 +94,7 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Whether the run got as far as `until`, or to its end if that is `None`.
+    /// Returns true if the run reached `until` steps, or its end if `until` is `None`.
     pub(super) fn reached(&self, until: Option<u64>) -> bool {
         match (self.until, until) {
             (None, _) => true,
