@@ -653,7 +653,7 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_checks_the_threshol
     assert_eq!(code(&gate), 2, "NaN must be refused: a comparison with it would always pass");
 }
 
-/// This test fails if a program without MPI makes two separate runs where one was meant.
+/// This test fails if a program without MPI makes two separate runs instead of one run on two ranks.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_program_without_mpi_refuses_to_be_one_of_several_ranks() {
