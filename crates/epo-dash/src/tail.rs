@@ -31,7 +31,7 @@ pub(crate) enum NewRows {
     Rows {
         /// The rows.
         text: Vec<u8>,
-        /// True if all rows of before are void.
+        /// True if all earlier rows are invalid.
         again: bool,
         /// True if the end of the file was not reached.
         more: bool,
