@@ -117,7 +117,7 @@ impl Cmdp {
         if self.gamma < 1.0 {
             return None;
         }
-        // the largest set of states in which some policy can stay for ever
+        // the largest set of states in which some policy can stay forever
         let mut inside = vec![true; self.n_states];
         loop {
             let stays = |s: usize| {
