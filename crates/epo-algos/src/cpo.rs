@@ -12,8 +12,8 @@
 //! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: by default c has the unit of b,
 //! `c_scale = 1 / episode length`, as in the original code (OmniSafe compares an episode's cost with a per-step
 //! gradient: `c_scale = 1`). KL is summed over action dimensions, so δ = 0.01 is twice as strict for two
-//! actions. ν uses `λc + r`, because g points uphill here (OmniSafe's g points uphill too, but it keeps `λc −
-//! r` of the downhill convention; the tests compare with brute force).
+//! actions. ν uses `λc + r`, because g points uphill here. OmniSafe's g points uphill too, but it keeps
+//! `λc − r` of the downhill convention. The tests compare with brute force.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
