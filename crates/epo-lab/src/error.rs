@@ -95,7 +95,7 @@ pub enum LabError {
     /// A run folder, or a part of it, is missing, damaged or was written by another program.
     #[error("{}: {why}", path.display())]
     Run {
-        /// What is wrong.
+        /// Description of the problem.
         why: String,
         /// The folder or file.
         path: PathBuf,

@@ -47,7 +47,7 @@ impl ActionMode {
     }
 }
 
-/// Which episodes to play.
+/// Settings of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalPlan {
     /// Number of episodes.

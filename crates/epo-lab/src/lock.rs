@@ -57,7 +57,7 @@ impl RunLock {
         Ok(Self { id: identity(dir)?, dir: dir.to_owned(), _file: file })
     }
 
-    /// Fails if the folder is no longer the one that was locked: it was moved, deleted or replaced.
+    /// Returns an error if the folder that was locked has been moved, deleted or replaced.
     pub fn check_place(&self) -> Result<(), LabError> {
         match identity(&self.dir) {
             Ok(id) if id == self.id => Ok(()),

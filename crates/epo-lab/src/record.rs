@@ -158,7 +158,7 @@ pub struct RecordHashes {
     pub events: String,
 }
 
-/// What [`Recorder::reopen`] found in the files of a record, up to the checkpoint.
+/// Data that [`Recorder::reopen`] reads from the files of a record, up to the checkpoint.
 #[derive(Debug)]
 pub struct ReopenedRecord {
     /// Number of seconds that the run had taken.

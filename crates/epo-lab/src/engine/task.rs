@@ -44,7 +44,7 @@ impl TaskSettings {
     }
 }
 
-/// How a task is executed on a machine.
+/// Options for the execution of a task on a machine.
 #[derive(Clone, Debug)]
 pub struct WorkOptions {
     /// Number of cores of the task. Its runs share them.

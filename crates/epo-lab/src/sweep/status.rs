@@ -35,7 +35,7 @@ pub struct EngineTask {
     pub id: String,
     /// Whether the task has started; otherwise it waits.
     pub running: bool,
-    /// Why the task waits, in the words of the engine; may be empty.
+    /// Reason why the task waits, as the engine states it; may be empty.
     pub reason: String,
 }
 
@@ -54,7 +54,7 @@ pub struct RunStatus {
     pub epochs: u32,
     /// Number of finished environment steps.
     pub steps: u64,
-    /// Why the run failed or why its task waits; `None` if there is nothing to say.
+    /// Reason why the run failed or why its task waits; `None` if there is no reason.
     pub message: Option<String>,
 }
 

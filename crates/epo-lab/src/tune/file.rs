@@ -9,7 +9,7 @@
 //! trials = 24                  # number of points that are tried
 //! seeds = [0, 1, 2]            # seeds of each trial
 //! rungs = [1e5, 3e5]           # steps at which the worst trials are stopped; none by default
-//! keep = 0.5                   # share of the trials that goes on at each rung
+//! keep = 0.5                   # share of the trials that continue at each rung
 //! [space]                      # the parameters and their values
 //! train.lr = { low = 1e-5, high = 1e-3, log = true }
 //! train.passes = { low = 5, high = 40, integer = true }
@@ -142,7 +142,7 @@ pub struct TuneFile {
     pub seeds: Vec<u64>,
     /// Steps at which trials are compared and the worst are stopped. Default: none.
     pub rungs: Vec<u64>,
-    /// Share of the trials that goes on at each rung. Default: 0.5.
+    /// Share of the trials that continue at each rung. Default: 0.5.
     pub keep: f64,
     /// Number of steps of a whole run.
     pub steps: u64,
@@ -261,7 +261,7 @@ impl TuneFile {
         config.to_string()
     }
 
-    /// Number of trials that go on, of `alive` at a rung: at least one.
+    /// Returns how many of `alive` trials continue after a rung: at least one.
     pub fn kept(&self, alive: usize) -> usize {
         ((alive as f64 * self.keep).ceil() as usize).min(alive).max(alive.min(1))
     }

@@ -1,7 +1,7 @@
 //! Search for good parameters: which values to try, how long to train each, and which trials go on.
 //!
 //! ```text
-//! Sampler ──▶ trials ──▶ runs (a trial × the seeds) ──Engine──▶ results at a rung ──▶ the best share goes on
+//! Sampler ──▶ trials ──▶ runs (a trial × the seeds) ──Engine──▶ results at a rung ──▶ the best share continues
 //!    ▲                                                                 │
 //!    └────────────────── results of all trials so far ─────────────────┘
 //! ```
@@ -49,7 +49,7 @@ pub struct Trial {
     pub runs: Vec<PlannedRun>,
     /// Results at the rungs that it reached, in order. The last rung is the end of the runs.
     pub results: Vec<TrialResult>,
-    /// Why it failed: the message of its first run that did.
+    /// Reason for the failure: the message of its first failed run.
     pub failure: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub enum TuneError {
     Run {
         /// Run folder.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         why: String,
     },
     /// A file of the search cannot be written or read.
