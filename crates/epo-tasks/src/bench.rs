@@ -28,7 +28,7 @@ const RESETS: usize = 40;
 pub struct EnvBench {
     /// Task id.
     pub task: String,
-    /// How the bodies were simulated.
+    /// Physics of the simulation.
     pub physics: Physics,
     /// Number of threads, each with an environment of its own.
     pub threads: usize,
@@ -47,7 +47,7 @@ pub struct EnvBench {
     pub bytes_per_env: usize,
 }
 
-/// Why a measurement failed.
+/// The reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The task could not be made.

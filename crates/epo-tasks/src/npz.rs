@@ -15,7 +15,7 @@ const MAX_FILE_BYTES: u64 = 1 << 27;
 /// Largest length of a header in bytes. NumPy's own limit is 10,000.
 const MAX_HEADER_BYTES: usize = 10_000;
 
-/// Why a `.npz` file could not be used.
+/// The reason why a `.npz` file could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpzError {
@@ -33,7 +33,7 @@ pub enum NpzError {
     Array {
         /// Name of the array.
         name: String,
-        /// What is wrong with it, as the end of a sentence that begins with the name.
+        /// Description of the problem, as the end of a sentence that begins with the name.
         problem: String,
     },
 }
@@ -145,7 +145,7 @@ impl std::fmt::Display for Array {
     }
 }
 
-/// What went wrong inside one member of the archive.
+/// An error inside one member of the archive.
 enum Problem {
     Io(std::io::Error),
     Npy(String),

@@ -74,7 +74,7 @@ impl From<NavigationTask> for TaskInfo {
     }
 }
 
-/// Why a task could not be made or added.
+/// The reason why a task could not be made or added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
