@@ -17,7 +17,7 @@ pub(crate) struct Guard {
     token: Option<String>,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) &'static str);
 

@@ -68,7 +68,7 @@ pub(crate) struct Run {
     pub(crate) identity: Option<Identity>,
     /// How often the configuration was read.
     pub(crate) identified: u32,
-    /// Why the run cannot be shown.
+    /// Reason why the run cannot be shown.
     pub(crate) problem: Option<String>,
     pub(crate) rows: Rows,
     pub(crate) sums: Sums,
