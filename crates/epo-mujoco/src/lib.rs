@@ -31,7 +31,7 @@ mod raw;
 pub use library::set_library_dir;
 use raw::Raw;
 
-/// Why a model could not be built.
+/// The reason why a model could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
