@@ -320,7 +320,7 @@ impl Estimator {
         costs.resize_with(agent.cost_kinds.len(), Estimate::default);
         adv_c.resize_with(agent.cost_kinds.len(), Vec::new);
 
-        // evaluate the critics on the whole rollout, each on its own thread
+        // evaluate the critics on the whole rollout, in parallel
         let mut jobs = vec![(&agent.critic_r.net, &mut *reward, false)];
         for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
             jobs.push((&critic.net, estimate, kind.is_root()));
