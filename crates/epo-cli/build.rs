@@ -1,8 +1,8 @@
 //! Collects the licences of all crates in the program, for `epo licences`.
 //!
-//! `cargo tree` names the crates, and their sources hold the texts. A crate whose source is not found is listed with the
-//! name of its licence only. A program of a user has a lock file of its own, whose crates may be others; there the list
-//! may be missing, and a warning says so.
+//! `cargo tree` names the crates, and their sources hold the texts. A crate whose source is not found is listed
+//! with the name of its licence only. A user's own program has its own lock file and possibly other crates. The
+//! list may then be missing, and a warning says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -84,8 +84,8 @@ fn sources() -> Vec<PathBuf> {
     registries.chain([Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../vendor")]).collect()
 }
 
-/// The texts of the licence files in the folder of a crate. The full Apache License stands in `epo licences` once, so
-/// plain copies of it are left out.
+/// Returns the texts of the licence files in the folder of a crate. `epo licences` prints the full Apache
+/// License once, so plain copies of it are left out.
 fn licences(folder: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let is_licence = |name: &str| {

@@ -1,8 +1,8 @@
 //! Copies the MuJoCo library and its licences into the build folder, from where maturin puts them into the wheel
 //! (`include` in `pyproject.toml`).
 //!
-//! The copy gets a SONAME of its own. Otherwise the package `mujoco`, imported after this one, would take our copy for
-//! its own, and with it our handler of errors.
+//! The copy gets its own SONAME. Otherwise the package `mujoco`, if it is imported after this one, would use
+//! our copy instead of its own, and with it our error handler.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

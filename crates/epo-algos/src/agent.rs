@@ -27,7 +27,7 @@ impl CostCritic {
         matches!(self, Self::Root | Self::RootAboveLimit)
     }
 
-    /// The size of a value, if `cost` is the size of a discounted sum of costs.
+    /// Returns the unit of this critic's value, given the unit `cost` of a discounted sum of costs.
     fn scaled(self, cost: f64) -> f64 {
         match self {
             Self::Value | Self::Root | Self::AboveLimit | Self::RootAboveLimit => cost,
@@ -57,7 +57,7 @@ pub struct SignalScale {
 }
 
 impl SignalScale {
-    /// The unit: the root of the running mean square; 1 as long as the signal has been 0.
+    /// The unit: the root of the running mean square. It is 1 as long as every reward or cost was 0.
     pub fn unit(&self) -> f64 {
         if self.mean_square > 0.0 { self.mean_square.sqrt() } else { 1.0 }
     }
@@ -111,13 +111,13 @@ pub struct NamedTensor<'a> {
     pub data: &'a [f32],
 }
 
-/// A checkpoint lacks a tensor or has it in another size.
+/// The error of loading a checkpoint whose tensors do not match the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// A tensor or a counter is missing.
     #[error("the checkpoint has no {0}")]
     Missing(String),
-    /// A tensor has another number of entries.
+    /// A tensor has a different number of entries.
     #[error("{name} has {got} entries in the checkpoint, the agent needs {want}")]
     Size {
         /// Name of the tensor.
@@ -177,7 +177,7 @@ impl Agent {
         }
     }
 
-    /// Name, tensors, parameters and optimiser of each network, in order.
+    /// Returns the name, tensors, parameters and optimiser of each network, in order.
     fn parts(&self) -> Vec<(String, Vec<epo_nn::Tensor>, &[f32], &Adam)> {
         let critics = [("critic_r".to_owned(), &self.critic_r)].into_iter();
         let critics =
@@ -189,7 +189,8 @@ impl Agent {
             .collect()
     }
 
-    /// Every tensor of a checkpoint: the parameters layer by layer, and both moments of every optimiser.
+    /// Returns every tensor of a checkpoint: the parameters layer by layer, and both moments of every
+    /// optimiser.
     pub fn tensors(&self) -> Vec<NamedTensor<'_>> {
         let mut out = Vec::new();
         for (net, tensors, params, adam) in self.parts() {
@@ -207,7 +208,8 @@ impl Agent {
         out
     }
 
-    /// Number of steps of each optimiser, by name. Tensors and counters together are the whole state of the agent.
+    /// Returns the number of steps of each optimiser, by name. Tensors and counters are the whole state of the
+    /// agent.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         self.parts().into_iter().map(|(net, _, _, adam)| (format!("{net}.adam.t"), adam.t())).collect()
     }

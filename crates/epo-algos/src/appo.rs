@@ -5,10 +5,10 @@
 //! L(θ) = ( −E[min(ρ A_r, clip(ρ) A_r)] + f E[max(ρ A_c, clip(ρ) A_c)] ) / (1 + f)
 //! dual   λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before the policy
 //! ```
-//! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, a learned standard
-//! deviation, the decay of the learning rate and the KL stop are those of the shared loop. The authors step the actor
-//! on the full batch. They anneal the standard deviation from 0.5 to 0.01. Their growth of σ exists but is never
-//! called; it is left out.
+//! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, a learned
+//! standard deviation, the decay of the learning rate and the KL stop are those of the shared loop. The authors
+//! step the actor on the full batch and anneal the standard deviation from 0.5 to 0.01. Their code has a
+//! function that increases σ but never calls it, so it is left out.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};

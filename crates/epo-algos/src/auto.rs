@@ -1,10 +1,10 @@
 //! An optional number in a configuration: a number, or `"auto"` for the value that the algorithm derives.
 //!
-//! TOML has no null, and a saved configuration names every key; so `None` is written as a word.
+//! TOML has no null, and a saved configuration contains every key, so `None` is written as `"auto"`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// The word for `None`.
+/// The text that stands for `None` in a configuration.
 pub(crate) const AUTO: &str = "auto";
 
 #[derive(Serialize, Deserialize)]
@@ -14,7 +14,7 @@ enum NumberOrWord {
     Word(String),
 }
 
-/// Writes a number or the word.
+/// Writes a number, or `"auto"` for `None`.
 pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(number) => NumberOrWord::Number(*number),
@@ -23,7 +23,7 @@ pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Re
     .serialize(serializer)
 }
 
-/// Reads a number or the word.
+/// Reads a number, or `"auto"` as `None`.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     match NumberOrWord::deserialize(deserializer) {
         Ok(NumberOrWord::Number(number)) => Ok(Some(number)),

@@ -74,8 +74,8 @@ impl Rollout {
         rollout
     }
 
-    /// Changes the number of steps of each environment. The steps in the rollout lose their meaning; nothing is
-    /// allocated unless the rollout grows.
+    /// Changes the number of steps of each environment. The steps in the rollout become invalid. Memory is
+    /// allocated only if the rollout grows.
     pub fn set_steps(&mut self, n_steps: usize) {
         let n = self.n_envs * n_steps;
         self.n_steps = n_steps;
@@ -87,18 +87,18 @@ impl Rollout {
         self.outcome.resize(n, Outcome::Running);
     }
 
-    /// Number of steps of all environments together.
+    /// Number of steps of all environments together, filled or not.
     pub fn len(&self) -> usize {
         self.logp.len()
     }
 
-    /// Whether there is no room for a step.
+    /// Returns true if the rollout has no room for any step.
     pub fn is_empty(&self) -> bool {
         self.logp.is_empty()
     }
 
-    /// The mean square of `G_t = γ G_{t−1} + x_t`, the discounted sums of a signal over the past of each episode. Sums
-    /// begin anew with the rollout.
+    /// Returns the mean square of `G_t = γ G_{t−1} + x_t`, the discounted sum of a signal over the earlier
+    /// steps of the episode. The sums restart at 0 at the beginning of the rollout.
     fn mean_square(&self, signal: &[f64], gamma: f64) -> f64 {
         let mut total = 0.0;
         for (signal, outcome) in signal.chunks(self.n_steps).zip(self.outcome.chunks(self.n_steps)) {
@@ -120,7 +120,8 @@ impl Rollout {
         mean_of(self.cost.iter().map(|c| (c - m) * (c - m)), self.len()).sqrt()
     }
 
-    /// The parts of the environments, emptied, to be filled in parallel.
+    /// Empties the rollout and returns the part of each environment, so that the parts can be filled in
+    /// parallel.
     pub fn lanes(&mut self) -> Vec<Lane<'_>> {
         let (t, o, a) = (self.n_steps, self.obs_len, self.act_len);
         let fields =
@@ -178,7 +179,8 @@ impl Lane<'_> {
     /// Fills the lane with the steps that [`Lane::write`] appended to a message.
     ///
     /// # Errors
-    /// If the message has other lengths than this lane, or is no message of a lane.
+    /// If the lengths in the message differ from those of this lane, or [`Lane::write`] did not write the
+    /// message.
     pub fn read(&mut self, message: &mut WireReader<'_>) -> Result<(), WireError> {
         message.f32s(self.obs)?;
         message.f32s(self.action)?;
@@ -217,8 +219,8 @@ epo_core::parameters! {
 }
 
 impl Discount {
-    /// Refuses a discount outside [0, 1) or a factor λ outside [0, 1]. The algorithms divide by 1 − γ, so γ = 1 is
-    /// refused.
+    /// Returns an error if a discount is outside [0, 1) or a factor λ is outside [0, 1]. The algorithms divide
+    /// by 1 − γ, so γ = 1 is not allowed.
     ///
     /// # Errors
     /// The error names the key.
@@ -288,21 +290,21 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// An estimator for the cost limit d, which only the targets of some critics contain.
+    /// Returns an estimator for the cost limit d. Only the targets of some critics depend on d.
     pub fn for_limit(limit: f64) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Evaluates the critics in bulk and estimates every advantage and target.
+    /// Evaluates the critics on the whole rollout and estimates all advantages and targets.
     ///
     /// The reward advantage is standardised, `(A − mean) / std`; it is 0 everywhere if it has no variance.
-    /// Cost advantages are centred only, because their scale has a meaning against the limit.
+    /// Cost advantages are only centred, because their scale must stay comparable with the limit.
     ///
     /// # Errors
-    /// If an advantage is not finite: which one, and at which sample.
+    /// If an advantage is not finite. The error names the advantage and the sample.
     ///
     /// # Panics
-    /// If the rollout was not filled as [`Lane`] asks.
+    /// If the rollout was not filled as [`Lane`] requires.
     pub fn estimate<'a>(
         &'a mut self,
         rollout: &'a Rollout,
@@ -318,7 +320,7 @@ impl Estimator {
         costs.resize_with(agent.cost_kinds.len(), Estimate::default);
         adv_c.resize_with(agent.cost_kinds.len(), Vec::new);
 
-        // critics in bulk, each on a thread of its own
+        // evaluate the critics on the whole rollout, in parallel
         let mut jobs = vec![(&agent.critic_r.net, &mut *reward, false)];
         for ((critic, estimate), kind) in agent.critics_c.iter().zip(&mut *costs).zip(&agent.cost_kinds) {
             jobs.push((&critic.net, estimate, kind.is_root()));
@@ -444,7 +446,8 @@ fn mean_of(x: impl Iterator<Item = f64>, n: usize) -> f64 {
     x.sum::<f64>() / n.max(1) as f64
 }
 
-/// Subtracts the mean and divides by the standard deviation. Numbers that differ by rounding only become 0.
+/// Subtracts the mean and divides by the standard deviation. If the numbers differ only by rounding, all become
+/// 0.
 fn standardise(x: &mut [f64]) {
     let m = mean(x);
     let (var, square) =

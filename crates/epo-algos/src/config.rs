@@ -1,7 +1,8 @@
 //! The description of every algorithm, and the list of all of them.
 //!
-//! Each algorithm describes itself in its own file: it implements [`AlgoSpec`] for its parameters. The macro call at the
-//! end of this file is the only list; it writes [`AlgoConfig`] and everything that runs over all algorithms.
+//! Each algorithm describes itself in its own file: it implements [`AlgoSpec`] for its parameters. The macro
+//! call at the end of this file is the only list of algorithms. It generates [`AlgoConfig`] and every function
+//! that loops over the algorithms.
 
 use epo_core::{Metric, Parameter, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ pub trait AlgoSpec: Sized {
     /// The cost critics that these parameters ask for, in the order of [`crate::Minibatch::adv_c`].
     fn cost_critics(&self) -> &'static [CostCritic];
 
-    /// Refuses a parameter that makes no sense.
+    /// Returns an error if a parameter is invalid.
     ///
     /// # Errors
     /// The error names the parameter, its value and the rule.
@@ -75,11 +76,12 @@ pub struct CriticTraining {
 pub enum Method {
     /// It minimises an objective in the shared loop, [`FirstOrder`].
     FirstOrder(Box<dyn Objective>),
-    /// It brings an update of its own.
+    /// It has its own update.
     Own(Box<dyn Algorithm>),
 }
 
-/// Writes the list of algorithms, and every function that asks "which one is it?", from one line per algorithm.
+/// Generates the list of algorithms, and every function that depends on the chosen one, from one line per
+/// algorithm.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $variant:ident($params:ident)),* $(,)?) => {
         /// An algorithm and its parameters, tagged by name: `{ name = "epo", mu_init = 10.0 }`.
@@ -162,7 +164,7 @@ algorithms! {
     Ppo(PpoParams),
     /// EPO as its paper prints it.
     EpoLiteral(EpoLiteralParams),
-    /// EPO as its authors' released code means it.
+    /// EPO as its authors' released code intends it.
     EpoReleased(EpoReleasedParams),
 }
 
@@ -180,7 +182,7 @@ impl AlgoConfig {
     /// The algorithm at the start of training.
     ///
     /// # Errors
-    /// If a parameter makes no sense; the error names it.
+    /// If a parameter is invalid; the error names it.
     pub fn build(
         &self,
         update: &UpdateConfig,
@@ -197,8 +199,8 @@ impl AlgoConfig {
         })
     }
 
-    /// The objective of a first-order method at the start of training; `None` if it brings an update of its own.
-    /// `gamma_c` is the discount of the cost.
+    /// Returns the objective of a first-order method at the start of training; `None` if the algorithm has its
+    /// own update. `gamma_c` is the discount of the cost.
     pub fn objective(&self, gamma_c: f64) -> Option<Box<dyn Objective>> {
         let discount = Discount { gamma_c, ..Discount::default() };
         match self.method(&UpdateConfig::default(), &discount) {
@@ -218,7 +220,7 @@ impl AlgoConfig {
     }
 }
 
-/// An error about the first number that is not finite or fails `test`.
+/// Returns an error about the first number that is not finite or fails `test`.
 pub(crate) fn require(
     values: &[(&'static str, f64)],
     test: impl Fn(f64) -> bool,

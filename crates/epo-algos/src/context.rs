@@ -24,7 +24,7 @@ impl<'a> UpdateContext<'a> {
     }
 }
 
-/// Buffers of the orders, reused from epoch to epoch.
+/// Buffers for the order of the samples in each pass, reused from epoch to epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Shuffles {
     orders: Vec<Vec<u32>>,

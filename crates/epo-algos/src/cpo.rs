@@ -9,11 +9,11 @@
 //! case 0  c ≥ 0 > B: recovery                                                         → Δ = −√(2δ/s) H⁻¹b
 //! search  Δ, 0.8Δ, …: KL ≤ δ; cost surrogate rises by at most max(−c, 0); reward surrogate does not fall in cases 2–4
 //! ```
-//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: c is in the unit of b by
-//! default, `c_scale = 1 / episode length`, as in the original code (OmniSafe compares an episode's cost with a
-//! per-step gradient: `c_scale = 1`); KL is summed over action dimensions, so δ = 0.01 is twice as strict for two
-//! actions; ν has `λc + r`, as g points uphill here (OmniSafe has an uphill g too, but keeps `λc − r` of the downhill
-//! convention; the tests compare with brute force).
+//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: by default c has the unit of b,
+//! `c_scale = 1 / episode length`, as in the original code (OmniSafe compares an episode's cost with a per-step
+//! gradient: `c_scale = 1`). KL is summed over action dimensions, so δ = 0.01 is twice as strict for two
+//! actions. ν uses `λc + r`, because g points uphill here. OmniSafe's g points uphill too, but it keeps
+//! `λc − r` of the downhill convention. The tests compare with brute force.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ impl AlgoSpec for CpoParams {
 /// The solution of the dual problem of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dual {
-    /// Case 0 to 4, see the header of the file.
+    /// Case 0 to 4, as listed at the top of this file.
     pub case: u8,
     /// A = q − r²/s.
     pub a: f64,
@@ -165,8 +165,8 @@ impl Dual {
         }
     }
 
-    /// Writes Δ, given `x = H⁻¹g` and `p = H⁻¹b`. Returns false if there is no direction: the gradient that the case
-    /// needs is zero.
+    /// Writes Δ, given `x = H⁻¹g` and `p = H⁻¹b`. Returns false if there is no direction because the gradient
+    /// that the case needs is zero.
     pub fn step(&self, x: &[f64], p: &[f64], r: f64, s: f64, c: f64, out: &mut [f64]) -> bool {
         let (along_x, along_p) = match self.case {
             0 => (0.0, -self.nu),
@@ -183,13 +183,13 @@ impl Dual {
 }
 
 impl CpoParams {
-    /// The violation c in the unit of the cost gradient, which is that of a mean over steps.
+    /// Returns the violation c in the unit of the cost gradient, which is cost per step.
     fn c(&self, cost: CostReading) -> f64 {
         self.c_scale.unwrap_or(1.0 / cost.length().max(1.0)) * cost.excess()
     }
 }
 
-/// The update of CPO. Nothing but buffers is carried from one epoch to the next.
+/// The update of CPO. It keeps only buffers from one epoch to the next.
 #[derive(Debug)]
 pub struct Cpo {
     params: CpoParams,
@@ -200,7 +200,8 @@ pub struct Cpo {
 }
 
 impl Cpo {
-    /// The update at the start of training. Of `config`, the weight decay and the gradient clip of the critics are used.
+    /// The update at the start of training. From `config` it uses only the weight decay and gradient clip of
+    /// the critics.
     pub fn new(params: CpoParams, config: &UpdateConfig) -> Self {
         let CriticTraining { passes, minibatch, .. } = params.critic_training(config);
         let critic_config = UpdateConfig { passes, minibatch, critic_lr: params.critic_lr, ..config.clone() };
@@ -272,7 +273,7 @@ impl Cpo {
     }
 }
 
-/// Records a ratio of vanishing gradients as 0.
+/// Returns `v`, or 0 if it is not finite (a ratio of vanishing gradients).
 fn finite_or_zero(v: f64) -> f64 {
     if v.is_finite() { v } else { 0.0 }
 }
@@ -360,8 +361,8 @@ mod tests {
         // H = I, δ = ½: the region is the unit disc
         let cases: [(u8, [f64; 2], [f64; 2], f64); 8] = [
             (3, [1.0, 0.5], [0.3, 0.2], -5.0),  // slack: the limit misses the disc
-            (2, [1.0, 0.0], [1.0, 0.2], -0.3),  // gain costs, and the limit is near
-            (2, [1.0, 0.0], [-1.0, 0.2], -0.3), // gain lowers the cost: the limit does not bind
+            (2, [1.0, 0.0], [1.0, 0.2], -0.3),  // the reward gradient raises the cost, the limit is near
+            (2, [1.0, 0.0], [-1.0, 0.2], -0.3), // the reward gradient lowers the cost, the limit is inactive
             (2, [1.0, 0.0], [1.0, 0.0], -0.1),  // parallel gradients
             (1, [1.0, 0.0], [1.0, 0.4], 0.3),   // violated, the limit is within reach
             (1, [1.0, 0.0], [-1.0, 0.4], 0.3),

@@ -91,7 +91,7 @@ impl CriticBuffers {
 }
 
 impl CriticJob<'_> {
-    /// Makes the next pass over the batch. A step with a gradient that is not finite is not taken.
+    /// Makes the next pass over the batch. If a gradient is not finite, its step is not taken.
     ///
     /// # Errors
     /// If the gradient is not finite.

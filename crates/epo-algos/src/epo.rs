@@ -10,11 +10,11 @@
 //! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ max(19, μ_0)       once per epoch, unless w_max acts above the limit; then
 //! w_max ← w_max + η_w min(F̂, 1),  w_max ≤ 19               the bound rises instead
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each argued in
-//! `docs/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
-//! violation is measured in units of the limit and the advantages in units of their size, so that no parameter depends on
-//! the unit of a cost or a reward; μ recovers; the penalty's share of the update is bounded; d stays outside the
-//! targets of the critics. The released code of the authors is `epo_released.rs`.
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each explained
+//! in `docs/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
+//! violation is measured in units of the limit and the advantages in units of their size, so that no parameter
+//! depends on the unit of a cost or a reward; μ recovers; the penalty's share of the update is bounded; d stays
+//! outside the targets of the critics. The authors' released code is `epo_released.rs`.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ use crate::{
     UpdateError, clipped_surrogate,
 };
 
-/// Which streams of the Penalty Metric Network take part.
+/// Which streams of the Penalty Metric Network are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pmn {
@@ -156,7 +156,7 @@ impl EpoParams {
 /// starts with a larger one, so that on the limit the penalty's share of an update is at least 0.05.
 const W_MAX: f64 = 19.0;
 
-/// The training state: what the next epoch takes over from this one.
+/// The training state that an epoch passes on to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct EpoState {
     mu: f64,
@@ -169,7 +169,7 @@ struct EpoState {
 pub struct Epo {
     /// Parameters of the algorithm.
     pub params: EpoParams,
-    /// μ and the bound on w of the next epoch.
+    /// μ and the bound on w for the next epoch.
     next: EpoState,
     f_hat: f64,
     alpha: f64,
@@ -252,7 +252,7 @@ impl Objective for Epo {
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError> {
-        // version 0.3 saved μ alone; its runs can be read, not continued
+        // version 0.3 saved only μ; its runs can be read but not continued
         let mu_alone = |_| from_state(state).map(|mu| EpoState { mu, ..self.next });
         self.next = from_state(state).or_else(mu_alone)?;
         Ok(())
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(params.violation(CostReading::new(1e300, 1e-300).unwrap()), F_MAX);
     }
 
-    /// This test fails if the penalty can take the whole update, or if μ winds up while it is bounded.
+    /// This test fails if the penalty can take the whole update, or if μ keeps changing while the bound acts.
     #[test]
     fn the_share_is_bounded_and_mu_waits_for_it() {
         let params = EpoParams { share_max: 0.75, share_rate: 0.01, ..EpoParams::default() };

@@ -8,9 +8,10 @@
 //! μ ← κ μ                                                                            once per epoch, κ < 1
 //! stop if KL(new ‖ old) > δ
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq166, eq168, eqCostCcritic, Algorithm 1. The paper has no
-//! values for μ; 10 is that of its released code. Deviation: the exponent of Ψ is bounded, so that no number
-//! overflows. `epo.rs` is the form to use; `docs/epo-literal.md` says what each difference between the two buys.
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq166, eq168, eqCostCcritic, Algorithm 1. The paper
+//! gives no value for μ; 10 is the value in its released code. Deviation: the exponent of Ψ is bounded, so that
+//! no number overflows. `epo.rs` is the form to use; `docs/epo-literal.md` explains the effect of each
+//! difference.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostTargets {
-    /// `max(c + γV' − d, 0)`, as printed. It is 0 in every state from which less than d is paid.
+    /// `max(c + γV' − d, 0)`, as printed. It is 0 in every state whose expected future cost is below d.
     AboveLimit,
     /// The discounted cost.
     Plain,
@@ -73,7 +74,8 @@ epo_core::parameters! {
         pub cost_clip: CostClip = CostClip::Min,
         /// Divide the loss by one plus the weight of the cost.
         pub divide_loss: bool = false,
-        /// Take the penalty of each minibatch, as printed. Otherwise its slope is that of the whole batch.
+        /// Compute the penalty on each minibatch, as printed. Otherwise its slope is computed on the whole
+        /// batch.
         pub per_minibatch: bool = true,
         /// Divergence of the KL stop: `new-old`, as printed, or `old-new`. It replaces `train.kl_direction`.
         pub kl_direction: KlDirection = KlDirection::NewOld,
@@ -132,8 +134,8 @@ pub struct EpoLiteral {
     alpha: f64,
     mu: f64,
     psi: f64,
-    /// Penalty and weight of the cost: on the whole batch before the last pass if that is read, otherwise before the
-    /// first one.
+    /// Penalty and weight of the cost on the whole batch. They are taken before the last pass if the objective
+    /// reads the whole batch before each pass, otherwise before the first pass.
     whole: (f64, f64),
 }
 
@@ -165,7 +167,7 @@ impl EpoLiteral {
         self.penalty_at(cost_surrogate(mb, cost_clip, clip, |i| self.adv_c(mb, i)))
     }
 
-    /// The same for a given `E[min(ρ A_c, clip(ρ) A_c)]`, which is 0 at the policy that acted.
+    /// Does the same for a given `E[min(ρ A_c, clip(ρ) A_c)]`, which is 0 for the policy that acted.
     fn penalty_at(&self, surrogate: f64) -> (f64, f64) {
         let slope = self.horizon * self.per_unit;
         let (smooth, sharpness) = (Smooth::Softplus, self.params.sharpness);
@@ -182,7 +184,7 @@ impl Objective for EpoLiteral {
             ViolationUnit::Spread => cost.spread(),
             ViolationUnit::Limit => cost.limit(),
         };
-        // episodes that all cost the same have no spread: the violation is then in units of the cost
+        // if all episodes have the same cost, the spread is 0 and the violation is in units of the cost
         self.per_unit = if unit > 0.0 { 1.0 / unit } else { 1.0 };
         self.f_hat = cost.excess() * self.per_unit;
         self.alpha = alpha_by_region(self.f_hat, p.alpha_thresholds);

@@ -1,4 +1,4 @@
-//! EPO as its authors' released code means it: two softplus streams, one of them on the variance of the cost.
+//! EPO as its authors' released code intends it: two softplus streams, one of them on the variance of the cost.
 //!
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W])),   Ψ = e^{min(J_c − d, ψ_max)} / μ
@@ -6,8 +6,8 @@
 //! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor
 //! only, in episode units. α = ½ and μ = 10 are constants. Neither cost surrogate is clipped or multiplied by 1/(1−γ).
 //!
-//! Source: github.com/Ontroad/EPOPMN at a4895fa, which cannot run as it stands; `docs/epo-released.md` lists the
-//! repairs. Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
+//! Source: github.com/Ontroad/EPOPMN at a4895fa. It does not run without repairs, which `docs/epo-released.md` lists.
+//! Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
 //! full-batch coefficients per pass instead of minibatch ones.
 
 use epo_core::{CostReading, Metric, TaskFamily};
@@ -45,7 +45,7 @@ impl AlgoSpec for EpoReleasedParams {
         name: "epo-released",
         label: "EPO-released",
         folder: "EPOReleased",
-        summary: "EPO as its authors' released code means it, defects repaired (Gao et al. 2024)",
+        summary: "EPO as its authors' released code intends it, with defects repaired (Gao et al. 2024)",
         headlines: &[("μ", MU), ("KL", KL)],
     };
 
@@ -69,7 +69,7 @@ impl AlgoSpec for EpoReleasedParams {
     }
 }
 
-/// The objective of the released form. Nothing is carried from one epoch to the next.
+/// The objective of the released form. It keeps no state from one epoch to the next.
 #[derive(Clone, Debug)]
 pub struct EpoReleased {
     /// Parameters of the algorithm.
@@ -109,7 +109,7 @@ impl Objective for EpoReleased {
         for (k, w) in self.weights.into_iter().enumerate() {
             loss += w * add_cost_gradient(mb, CostClip::None, self.params.clip, w, |i| mb.adv_c[k][i], dlogp);
         }
-        // the released code divides by 1 + e^{…}, that is without the 1/μ
+        // the released code divides by 1 + e^{…}, without the factor 1/μ
         let scale = if self.params.normalize_loss { 1.0 / (1.0 + self.psi * self.params.mu) } else { 1.0 };
         dlogp.iter_mut().for_each(|g| *g *= scale);
         scale * loss

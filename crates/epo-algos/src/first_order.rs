@@ -33,8 +33,8 @@ pub enum KlDirection {
 epo_core::parameters! {
     /// Settings that all updates share.
     ///
-    /// The defaults are OmniSafe's, which the EPO paper compared with, except for `passes` and `target_kl`
-    /// (`docs/results.md`).
+    /// The defaults are those of OmniSafe, the implementation that the EPO paper compares with, except for
+    /// `passes` and `target_kl` (`docs/results.md`).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct UpdateConfig {
@@ -75,7 +75,7 @@ impl UpdateConfig {
         }
     }
 
-    /// Refuses a setting that makes no sense.
+    /// Returns an error if a setting is invalid.
     ///
     /// # Errors
     /// The error names the key.
@@ -98,7 +98,7 @@ impl UpdateConfig {
 /// The update of a first-order method: an objective in the shared loop.
 #[derive(Debug)]
 pub struct FirstOrder {
-    /// The objective, which is minimised.
+    /// The objective to minimise.
     pub objective: Box<dyn Objective>,
     config: UpdateConfig,
     cost_critics: usize,
@@ -224,7 +224,7 @@ struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    /// Makes all passes of the policy, and announces each one but the first to the critics.
+    /// Makes all passes of the policy, and announces each pass after the first to the critics.
     fn train(&mut self, context: &UpdateContext<'_>, passes: &Passes<'_, '_>) -> Result<(), UpdateError> {
         let UpdateContext { batch: &Batch { rollout, adv_r, adv_c, .. }, config, .. } = *context;
         self.policy.dist(&rollout.obs, &mut self.buffers.ws, &mut self.buffers.old);
@@ -236,7 +236,7 @@ impl Actor<'_> {
             self.pass(context)?;
             self.buffers.passes += 1;
 
-            // the whole batch under the new policy: for the stop, and for the next pass
+            // evaluate the whole batch under the new policy, for the KL stop and for the next pass
             let last = self.buffers.passes >= config.passes;
             if !(last || config.kl_stop || self.objective.reads_whole_batch()) {
                 passes.announce();
@@ -258,7 +258,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Makes one pass over the batch. A step with a loss or gradient that is not finite is not taken.
+    /// Makes one pass over the batch. If a loss or a gradient is not finite, its step is not taken.
     fn pass(&mut self, context: &UpdateContext<'_>) -> Result<(), UpdateError> {
         let UpdateContext { batch, config, epoch, .. } = context;
         let Self { objective, policy, adam, lr, buffers } = self;

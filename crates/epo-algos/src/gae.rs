@@ -9,9 +9,10 @@ use epo_core::Outcome;
 /// A_t = δ_t + γ λ A_{t+1}  [episode continues]
 /// ```
 ///
-/// `next_value[t]` is `V` of the state that step `t` led to. For the last step of an episode that is the final state,
-/// not the first state of the next episode. A truncated episode has a future and bootstraps from it; a terminated one
-/// has none. The last step of the rollout may be `Running`: it bootstraps like a truncation.
+/// `next_value[t]` is `V` of the state that step `t` led to. For the last step of an episode that is the final
+/// state, not the first state of the next episode. A truncated episode bootstraps from the value of its final
+/// state; a terminated one does not. The last step of the rollout may be `Running`: it bootstraps like a
+/// truncation.
 ///
 /// # Panics
 /// If the slices differ in length, which is a bug in the caller.

@@ -61,7 +61,7 @@ impl AlgoSpec for IpoParams {
     }
 }
 
-/// The objective of IPO with the weight of this epoch. Nothing is carried from one epoch to the next.
+/// The objective of IPO with the weight of this epoch. It keeps no state from one epoch to the next.
 #[derive(Clone, Debug)]
 pub struct Ipo {
     /// Parameters of the algorithm.
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// This test fails if p_max is taken for raw costs, which made IPO six times weaker than published.
+    /// This test fails if p_max is applied to raw costs, which makes IPO six times weaker than published.
     #[test]
     fn cost_advantages_are_in_deviations_of_a_steps_cost() {
         // p = 1, σ_c = ¼: A = (3 − 2/¼)/2 = −2.5

@@ -1,16 +1,17 @@
-//! Configurations that earlier versions saved, in the words of this version.
+//! Conversion of configurations that earlier versions saved to the keys of this version.
 
 use toml::{Table, Value};
 
 use crate::auto::AUTO;
 
-/// Renames the keys of a configuration that version 0.3 or earlier saved; one of this version stays as it is.
+/// Renames the keys of a configuration that version 0.3 or earlier saved. A configuration of this version is
+/// unchanged.
 ///
 /// - `train.batch` is `train.minibatch`, `algo.critic_batch` is `algo.critic_minibatch`.
 /// - `algo.variant = "released"` is the algorithm `epo-released`.
 /// - A scale of 0 meant 1 − γ: this is `auto` for P3O, and the number for CPO.
 /// - Critics learned values in the units of the task.
-/// - EPO's penalty had other parameters; those that are gone are dropped.
+/// - EPO's penalty had other parameters; those that this version does not have are dropped.
 /// - A run ended with a whole epoch: `run.steps` becomes the number of steps that it made.
 pub fn modernise(config: &mut Table) {
     let old = rename(config, "train", "batch", "minibatch");
@@ -45,7 +46,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
 }
 
-/// Renames a key if it is there.
+/// Renames a key if it exists, and returns whether it did.
 fn rename(config: &mut Table, table: &str, old: &str, new: &str) -> bool {
     let Some(table) = config.get_mut(table).and_then(Value::as_table_mut) else { return false };
     let Some(value) = table.remove(old) else { return false };
@@ -53,7 +54,7 @@ fn rename(config: &mut Table, table: &str, old: &str, new: &str) -> bool {
     true
 }
 
-/// The variant of EPO becomes an algorithm with parameters of its own.
+/// Turns the variant `released` of EPO into the algorithm `epo-released` with its own parameters.
 fn separate_released(config: &mut Table) {
     let Some(algo) = config.get_mut("algo").and_then(Value::as_table_mut) else { return };
     if algo.get("variant").and_then(Value::as_str) == Some("paper") {
@@ -79,7 +80,7 @@ fn separate_released(config: &mut Table) {
     }
 }
 
-/// Parameters of EPO's penalty up to version 0.3 that no longer exist.
+/// Parameters of EPO's penalty up to version 0.3 that this version does not have.
 const OLD_PENALTY: [&str; 11] = [
     "scale_by",
     "scale",

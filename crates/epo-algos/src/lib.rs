@@ -10,7 +10,7 @@
 
 #![deny(
     clippy::too_many_arguments,
-    reason = "what the functions of an update share has a name: `UpdateContext`"
+    reason = "arguments that all functions of an update share belong in `UpdateContext`"
 )]
 
 mod agent;

@@ -47,7 +47,8 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
 
     /// Called before each pass with the whole batch; `logp` is that of the current policy.
     ///
-    /// A loss that is not linear in an expectation computes its coefficient here: from 64 samples it would be biased.
+    /// A loss that is not linear in an expectation computes its coefficient here, because an estimate from one
+    /// minibatch would be biased.
     fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
 
     /// Whether [`begin_pass`](Self::begin_pass) reads the whole batch. If it does not, and there is no KL stop, the
@@ -56,12 +57,12 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// The divergence of the KL stop, if the algorithm asks for one. Otherwise it is `train.kl_direction`.
+    /// The divergence of the KL stop, if the algorithm requires one. Otherwise it is `train.kl_direction`.
     fn kl_direction(&self) -> Option<KlDirection> {
         None
     }
 
-    /// Returns the loss, which is minimised, and overwrites `dlogp` with `∂L/∂logp_i`.
+    /// Returns the loss to minimise, and overwrites `dlogp` with `∂L/∂logp_i`.
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64;
 
     /// The algorithm's own metrics with their values for this epoch.
@@ -97,7 +98,7 @@ pub trait Algorithm: std::fmt::Debug + Send {
     /// The training state for a checkpoint: multipliers and penalty factors. The networks belong to the agent.
     fn state(&self) -> Value;
 
-    /// Restores the state that [`state`](Self::state) returned; the next update is then the same to the bit.
+    /// Restores the state that [`state`](Self::state) returned; the next update is then bit-identical.
     fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
 }
 
@@ -147,7 +148,7 @@ pub enum UpdateError {
         /// Place in the update: sample, pass and minibatch.
         place: String,
     },
-    /// A setting that makes no sense.
+    /// A setting is invalid.
     #[error("{key} = {value}: {reason}")]
     Config {
         /// Key of the setting, such as `algo.clip`.

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(kappas, [20.0, 40.0, 80.0, 100.0]);
     }
 
-    /// This test fails if a minibatch decides on the hinge.
+    /// This test fails if the hinge is computed on a minibatch instead of the whole batch.
     #[test]
     fn the_hinge_is_that_of_the_whole_batch() {
         let mut obj = P3o::new(P3oParams::default(), 0.99);

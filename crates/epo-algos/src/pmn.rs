@@ -7,7 +7,7 @@
 //! factor      Ψ = e^{min(F̂, ψ_max)} / μ                                  constant for the gradient
 //! critics     V_N: (T_N − V_N)²     V_F = u²: T_F + V_F − 2√(T_F V_F) = (√T_F − √V_F)²
 //! ```
-//! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. The readings are argued in `docs/epo.md`.
+//! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. `docs/epo.md` explains how the paper is read.
 
 use serde::{Deserialize, Serialize};
 
@@ -112,10 +112,10 @@ impl PenaltyFunction {
 
 /// Loss of a critic at one sample, `(y − t)²`, and its derivative with respect to the output `y`.
 ///
-/// For V_N, `y = V_N` and `t = T_N`. For V_F, `y = u` with `V_F = u²` and `t = √T_F ≥ 0`: on `u ≥ 0` this is the
-/// paper's `T_F + V_F − 2√(T_F V_F)`, whose own derivative `1 − √(T_F/V_F)` is −∞ at `V_F → 0` and NaN below. On
-/// `u < 0` the paper's loss has a mirror image of its minimum; the square leads away from it, so that `u` does not
-/// change sign between states.
+/// For V_N, `y = V_N` and `t = T_N`. For V_F, `y = u` with `V_F = u²` and `t = √T_F ≥ 0`: on `u ≥ 0` this is
+/// the paper's `T_F + V_F − 2√(T_F V_F)`, whose own derivative `1 − √(T_F/V_F)` is −∞ at `V_F → 0` and NaN
+/// below. For `u < 0` the paper's loss has a second, mirrored minimum. The square has none: it moves `u`
+/// towards `t`, so that `u` does not change sign between states.
 pub fn critic_loss(target: f64, output: f64) -> (f64, f64) {
     let error = output - target;
     (error * error, 2.0 * error)

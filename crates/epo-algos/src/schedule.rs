@@ -12,9 +12,10 @@ use crate::UpdateError;
 use crate::context::UpdateContext;
 use crate::critics::CriticJob;
 
-/// Runs `policy` on this thread and the critics on the others, and on this one when the policy is done.
+/// Runs `policy` on this thread and the critics on the others. When the policy is done, this thread helps the
+/// others.
 ///
-/// The critics may make one pass at once, and one more each time `policy` calls [`Passes::announce`].
+/// The critics may make one pass right away, and one more each time `policy` calls [`Passes::announce`].
 ///
 /// # Errors
 /// The error of the policy, or that of the first critic in their order.
@@ -37,7 +38,7 @@ pub(crate) fn train_beside(
     queue.into_result()
 }
 
-/// Trains the critics alone, for `config.passes` passes, on as many threads as there are.
+/// Trains the critics alone, for `config.passes` passes, on all threads of the pool.
 ///
 /// # Errors
 /// The error of the first critic in their order.
@@ -56,7 +57,8 @@ pub(crate) fn train_critics(
     queue.into_result()
 }
 
-/// The handle through which the policy announces its passes. Dropping it, also by a panic, ends the work of the critics.
+/// The handle through which the policy announces its passes. When it is dropped, even by a panic, the critics
+/// finish.
 pub(crate) struct Passes<'q, 'a>(&'q Queue<'a>);
 
 impl Passes<'_, '_> {
@@ -99,7 +101,7 @@ impl<'a> Queue<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // rayon reports the panic of another thread
     }
 
-    /// Promises that no further pass will be allowed.
+    /// Closes the queue: no further pass will be allowed.
     fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();

@@ -18,7 +18,8 @@ use crate::Minibatch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostClip {
-    /// `max(ρA, clip(ρ)A)`: the larger cost counts, so the clip ends gains and never corrections.
+    /// `max(ρA, clip(ρ)A)`: the larger cost counts. The clip limits how far the cost is lowered, but never
+    /// removes a corrective gradient.
     Max,
     /// `min(ρA, clip(ρ)A)`, as the EPO paper prints it.
     Min,

@@ -251,7 +251,7 @@ fn refuses_bad_numbers<T: serde::de::DeserializeOwned>(
     assert!(tried > 0, "no number was tried in {table:?}");
 }
 
-/// This test fails if the list keeps a parameter that no longer exists.
+/// This test fails if the list contains a parameter that does not exist.
 #[test]
 fn every_parameter_that_may_be_negative_exists() {
     let algos = AlgoConfig::all_defaults();

@@ -104,7 +104,7 @@ fn check(algo: &AlgoConfig) {
     }
 }
 
-/// This test fails if an algorithm misses the optimum, or if it reaches it although it is broken.
+/// This test fails if an algorithm misses the optimum, or if a broken variant reaches it.
 #[test]
 fn every_algorithm_does_what_is_expected() {
     let algos = AlgoConfig::all_defaults();

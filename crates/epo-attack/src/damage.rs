@@ -1,7 +1,7 @@
 //! Damage of every file of a run folder: single bits, lengths, exchanged and renamed files.
 //!
-//! The damaged run is resumed. It may be refused, with nothing changed. It may go on with a note, or without one if the
-//! damage does not matter; then its end must be that of an undamaged run.
+//! The damaged run is resumed. It may be refused, with nothing changed. It may continue with a note, or without
+//! one if the damage does not matter; then its end must be that of an undamaged run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use epo_lab::train::{ResumeOptions, Trainer};
 
 use crate::lab::{self, Attack, Budget, Lab, Left, copy, left, same, small_run, walk};
 
-/// A run that stopped after three of six epochs, and what it would leave behind at its end.
+/// Returns a run that stopped after three of six epochs, and the results that it would have at its end.
 pub(crate) fn half(lab: &mut Lab) -> Result<(PathBuf, Left), String> {
     let (dir, whole) = (lab.place(), lab.place());
     let make = || -> Result<(), LabError> {
@@ -27,7 +27,7 @@ pub(crate) fn half(lab: &mut Lab) -> Result<(PathBuf, Left), String> {
     Ok((dir, left(&whole)?))
 }
 
-/// Resumes a damaged folder and judges what comes out.
+/// Resumes a damaged folder and judges the result.
 fn judge(dir: &Path, whole: &Left) -> Result<(), String> {
     let before = content(dir);
     let resumed = std::panic::catch_unwind(|| {

@@ -1,8 +1,7 @@
 //! System calls that fail. The library `fault.c` is loaded into the process and makes its k-th call on the run folder
 //! fail, write half, or kill the process. It also makes a disk of a given size.
-//!
-//! Afterwards the run, resumed without faults, must be the run that never had one. The process itself must leave with an
-//! exit code that it documents.
+//! Afterwards the run is resumed without faults, and its results must be those of a run that never had one. The
+//! process itself must end with a documented exit code.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,8 +53,8 @@ pub(crate) fn resuming(lab: &mut Lab, budget: &Budget) -> Attack {
         attack.count(Err(prepared.err().unwrap_or_else(|| "the run made no folder".into())));
         return attack;
     };
-    // a run of half the length is extended to the whole one; the rate of learning then differs, so it has a whole of
-    // its own
+    // a run of half the length is extended to the whole length; its learning rate then differs, so it has its
+    // own reference run
     let extend = |dir: &Path| {
         let mut command = resume(dir);
         command.args(["--steps", "360"]);
@@ -157,7 +156,7 @@ fn leave(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Disks of twenty sizes, from one that holds nothing to one that nearly holds the run.
+/// Disks of twenty sizes, from one without any space to one that almost has room for the run.
 pub(crate) fn full_disk(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let place = lab.place();
@@ -168,7 +167,7 @@ pub(crate) fn full_disk(lab: &mut Lab, budget: &Budget) -> Attack {
             return attack;
         }
     };
-    // everything that the run writes, checkpoints that are gone included
+    // everything that the run writes, including checkpoints that it removes again
     let most =
         6 * crate::lab::files(&place).iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum::<u64>();
     let sizes = 20;

@@ -319,7 +319,8 @@ impl Target {
                 let _ = std::fs::write(file, input);
                 drop(Trainer::resume(dir, ResumeOptions::default(), &walk));
                 drop(epo_report::history::read_run(dir, None));
-                // what a resume may have changed is undone: the files of the run, and checkpoints that it set aside
+                // undo everything that a resume may have changed: the files of the run, and checkpoints that it
+                // set aside
                 restore(dir, files, &self.corpus);
             }
         }

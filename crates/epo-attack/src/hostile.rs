@@ -1,5 +1,5 @@
-//! An environment of a user that panics, aborts, crashes or hangs. The process may end, the run may not be lost: resumed
-//! with a healthy environment, it ends as a run that was always healthy.
+//! An environment of a user that panics, aborts, crashes or hangs. The process may end, but the run must not be
+//! lost: resumed with a healthy environment, it ends like a run that was always healthy.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn attack(lab: &mut Lab, budget: &Budget) -> Attack {
     attack
 }
 
-/// A process that hangs must leave at the second signal, with code 130.
+/// A process that hangs must end at the second signal, with code 130.
 fn hang(command: &mut std::process::Command) -> Result<(), String> {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.map_err(|e| e.to_string())?;
@@ -49,7 +49,7 @@ fn hang(command: &mut std::process::Command) -> Result<(), String> {
             Ok(Some(status)) => return Err(format!("{status} after {signals} signals")),
             _ => {}
         }
-        // the first signal comes when the environment hangs for certain
+        // the first signal comes when the environment certainly hangs
         if begun.elapsed() > Duration::from_millis(1500 + 300 * signals) && signals < 2 {
             signals += 1;
             let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);

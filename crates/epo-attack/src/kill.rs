@@ -1,4 +1,4 @@
-//! SIGKILL at random moments. The run that is resumed afterwards must be the run that was never killed.
+//! SIGKILL at random moments. The resumed run must have the results of a run that was never killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -93,7 +93,7 @@ fn kill_once(mut command: Command, runs: &Path, after: Duration, saves: Option<u
     Ok(())
 }
 
-/// Kills of `epo eval`. The evaluations that are there afterwards must be those of an undisturbed evaluation.
+/// Kills of `epo eval`. The evaluations in the folder afterwards must be those of an undisturbed evaluation.
 pub(crate) fn evaluation(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let runs = lab.place();

@@ -1,4 +1,5 @@
-//! What all attacks share: a folder, random numbers, runs in child processes, and the comparison of their results.
+//! Helpers that all attacks share: a folder, random numbers, runs in child processes, and the comparison of
+//! results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ impl Budget {
         Self { until, most }
     }
 
-    /// Whether there is another attempt after `tried` of them. The first one is always made.
+    /// Returns true if there is time for another attempt after `tried` of them. The first one is always made.
     pub(crate) fn more(&self, tried: u64) -> bool {
         tried < self.most && (tried == 0 || Instant::now() < self.until)
     }
@@ -38,14 +39,14 @@ impl Budget {
     }
 }
 
-/// The count of one attack.
+/// The counts of one attack.
 #[derive(Debug, Default)]
 pub(crate) struct Attack {
     pub(crate) tried: u64,
     pub(crate) failed: u64,
-    /// What went wrong in the first failures.
+    /// Descriptions of the first failures.
     pub(crate) failures: Vec<String>,
-    /// What a reader of the table should know.
+    /// A remark for the reader of the table.
     pub(crate) note: Option<String>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(seed: u64) -> io::Result<Self> {
-        // on the disk of the system and not in memory: a run folder is on a disk, too
+        // on the disk of the system and not in memory, because a run folder is on a disk, too
         Ok(Self { root: tempfile::tempdir()?, random: Stream::new(seed, Purpose::Random, 0), next: 0 })
     }
 
@@ -81,7 +82,7 @@ impl Lab {
     }
 }
 
-/// This program as `epo`.
+/// Returns a command that runs this program as `epo`.
 pub(crate) fn epo(args: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap_or_else(|_| "epo-attack".into());
     let mut command = Command::new(program);
@@ -138,7 +139,7 @@ pub(crate) fn walk() -> Result<Box<dyn Env>, LabError> {
     Ok(walk::walk(None))
 }
 
-/// What a run leaves behind, without the clock.
+/// The results of a run, without measured times.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Left {
     hash: String,
@@ -147,7 +148,7 @@ pub(crate) struct Left {
     event_bytes: u64,
 }
 
-/// Reads what a run has left behind.
+/// Reads the results of a run.
 pub(crate) fn left(dir: &Path) -> Result<Left, String> {
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).map_err(|e| format!("{name}: {e}"));
     let text = read("progress.csv")?;
@@ -165,7 +166,7 @@ pub(crate) fn left(dir: &Path) -> Result<Left, String> {
     })
 }
 
-/// Compares what a run left behind with an undisturbed run.
+/// Compares the results of a run with those of an undisturbed run.
 pub(crate) fn same(dir: &Path, whole: &Left) -> Result<(), String> {
     let left = left(dir)?;
     match &left == whole {
@@ -204,7 +205,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<Output, String> {
     }
 }
 
-/// Trains an undisturbed run and returns what it leaves behind, and how long it took.
+/// Trains an undisturbed run and returns its results and its duration.
 pub(crate) fn undisturbed(runs: &Path, task: &str, algo: &str) -> Result<(Left, Duration), String> {
     let begun = Instant::now();
     succeed(&mut train(runs, task, algo))?;
@@ -212,7 +213,8 @@ pub(crate) fn undisturbed(runs: &Path, task: &str, algo: &str) -> Result<(Left, 
     Ok((left(&dir)?, begun.elapsed()))
 }
 
-/// Continues a run to its end, or begins it if it had not got so far, and compares it with an undisturbed run.
+/// Continues a run to its end, or begins it if it has no configuration yet, and compares it with an undisturbed
+/// run.
 pub(crate) fn complete(runs: &Path, task: &str, algo: &str, whole: &Left) -> Result<(), String> {
     let begun = folder(runs).filter(|dir| dir.join("config.toml").exists());
     match begun {

@@ -1,7 +1,7 @@
-//! Attacks on runs, and a table of what they did (`./check long`).
+//! Attacks on runs, and a table of the results (`./check long`).
 //!
-//! The program has two faces. Called with a command of `epo`, such as `epo-attack train …`, it is `epo` with one more
-//! task. Called without one, it attacks such processes, run folders and parsers:
+//! The program works in two ways. Called with a command of `epo`, such as `epo-attack train …`, it is `epo`
+//! with one more task. Called without a command, it attacks such processes, run folders and parsers:
 //!
 //! | module | attack |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! NaN, infinite and huge numbers in observations, rewards and costs. A huge number is finite; it overflows later, in the
 //! advantages or in a gradient.
 //!
-//! The run must stop with an error that says so, or stay finite to its end. Its last checkpoint must be intact: resumed
-//! with a healthy environment, it ends as a run that was always healthy.
+//! The run must stop with an error that says so, or stay finite to its end. Its last checkpoint must be intact:
+//! resumed with a healthy environment, it ends like a run that was always healthy.
 
 use std::cell::Cell;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What must not change: results with the number of threads, memory and open files with time, the memory of the C library
-//! under valgrind.
+//! Properties that must not change: results with the number of threads, memory and open files over time, and
+//! the memory of the C library under valgrind.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -129,7 +129,7 @@ pub(crate) fn valgrind(_: &mut Lab, _: &Budget) -> Attack {
     attack
 }
 
-/// Plays a few steps of tasks. Valgrind watches.
+/// Plays a few steps of tasks under valgrind.
 pub(crate) fn physics_worker() -> ExitCode {
     for task in ["SafetyPointGoal1-v0", "SafetyCarButton1-v0", "SafetyHalfCheetahVelocity-v1"] {
         for physics in [Physics::Published, Physics::Fast] {

@@ -1,5 +1,5 @@
-//! Eight drivers share one sweep, are killed at random and started again, under a clock that jumps by days. In the end
-//! every run must have been done exactly once, with the result that it has alone.
+//! Eight drivers share one sweep. They are killed at random and started again, under a clock that jumps by
+//! days. In the end every run must have been done exactly once, with the result that it has when it runs alone.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -62,7 +62,7 @@ fn sweep(lab: &mut Lab, out: &Path, runs: u64, first: u64) -> Result<Vec<Result<
     let finished = done();
     drivers.into_iter().for_each(reap);
     if finished < runs {
-        // one driver alone must be able to end it
+        // a single driver must be able to finish the sweep
         let _ = succeed(epo(&["sweep", "--quiet"]).arg(&file).arg("--out").arg(out));
     }
     let folders = crate::lab::files(&out.join("runs"));

@@ -1,4 +1,5 @@
-//! The result of the suite: how often each attack was tried, how often it did harm, and what that says.
+//! The result of the suite: how often each attack was tried, how often it did harm, and the bound on the
+//! failure rate.
 
 use serde::Serialize;
 

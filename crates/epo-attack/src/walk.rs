@@ -1,4 +1,4 @@
-//! The small environment of the tests of `epo-lab`, which can be told to misbehave.
+//! The small environment of the tests of `epo-lab`, which can misbehave on demand.
 
 #[path = "../../epo-lab/tests/common/walk.rs"]
 mod environment;
@@ -11,7 +11,7 @@ pub(crate) const ID: &str = "AttackWalk-v0";
 /// Environment variable with the misbehaviour: `panic`, `abort`, `segfault` or `hang`, in the 40th step of an episode.
 pub(crate) const MISBEHAVE: &str = "EPO_ATTACK_ENV";
 
-/// What an environment does wrong.
+/// The faults of an environment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Observation(f64),

@@ -7,7 +7,7 @@ use epo_tasks::TaskError;
 
 /// Exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the list is the contract; commands use them as they come")]
+#[allow(dead_code, reason = "all documented codes are listed, even those that no command uses")]
 pub(crate) enum Code {
     /// The command succeeded.
     Done = 0,
@@ -21,7 +21,7 @@ pub(crate) enum Code {
     Corrupt = 4,
     /// A number became NaN or infinite.
     NotFinite = 5,
-    /// An engine, a node or a library that the command needs is not there.
+    /// An engine, a node or a library that the command needs is not available.
     Unavailable = 69,
     /// Reading or writing failed, for example because the disk is full.
     Io = 74,
@@ -49,7 +49,7 @@ impl Code {
             if cause.is::<std::io::Error>() {
                 return Self::Io;
             }
-            // these errors come from what the user typed
+            // these errors are caused by user input
             if cause.is::<ConfigError>()
                 || matches!(
                     cause.downcast_ref(),

@@ -3,7 +3,7 @@
 //! `epo` trains policies that respect a cost limit (constrained, or safe, reinforcement learning). The crates, from the
 //! highest to the lowest:
 //!
-//! | crate | what it has for you |
+//! | crate | content |
 //! |---|---|
 //! | `epo_cli` | all commands of `epo` in a program of your own: [`run`] |
 //! | [`epo_replay`] | replays of episodes as HTML pages and animated pictures |
@@ -15,7 +15,7 @@
 //! | [`epo_nn`] | networks, policies and optimisers |
 //! | [`epo_tasks`] | the Safety-Gymnasium tasks, and how to [`register`](epo_tasks::register) your own |
 //! | `epo_mujoco` | a small safe interface to MuJoCo |
-//! | [`epo_core`] | the vocabulary: [`Env`](epo_core::Env), [`Step`](epo_core::Step), [`Stream`](epo_core::Stream), [`Metric`](epo_core::Metric) |
+//! | [`epo_core`] | shared types: [`Env`](epo_core::Env), [`Step`](epo_core::Step), [`Stream`](epo_core::Stream), [`Metric`](epo_core::Metric) |
 //!
 //! The command parses its arguments, calls the other crates and returns an exit code.
 //! Results go to stdout; progress and messages go to stderr. Each command has one file in `commands/`.

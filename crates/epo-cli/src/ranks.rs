@@ -77,7 +77,7 @@ mod over_mpi {
             Ok(Self { world: universe.world(), stop, stop_printed: false, _universe: universe })
         }
 
-        /// Waits for a collective call without using the processor: ranks that share a machine need it to collect.
+        /// Waits for a collective call without using the processor, which other ranks on the same machine need.
         fn wait<'a, D: ?Sized, S: Scope<'a>>(&mut self, mut request: Request<'a, D, S>) {
             let begun = Instant::now();
             while let Err(pending) = request.test() {
@@ -143,7 +143,7 @@ mod over_mpi {
     }
 
     impl Drop for MpiRanks {
-        /// A rank that panics ends the others: they would wait for it without end.
+        /// A rank that panics ends the other ranks, which would otherwise wait for it forever.
         fn drop(&mut self) {
             if std::thread::panicking() {
                 self.world.abort(101);

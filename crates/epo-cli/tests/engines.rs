@@ -433,7 +433,7 @@ fn without_ray_its_cluster_or_its_storage_the_message_says_so() {
     assert!((exit == 69 || exit == 74) && message.contains("no-such-protocol://x"), "{message}");
 }
 
-/// Fails if a run that was interrupted on a node is lost or begun anew, if its folder does not arrive from the storage,
+/// Fails if a run that was interrupted on a node is lost or restarted, if its folder does not arrive from the storage,
 /// or if something is left in the storage.
 #[test]
 fn runs_of_ray_are_those_of_a_local_sweep_with_and_without_a_storage() {

@@ -1,5 +1,5 @@
-//! Claim: `epo replay` writes a page that stands alone and says what it shows, and it refuses what it cannot play with a
-//! message and the right exit code.
+//! Claim: `epo replay` writes a self-contained page that describes its content. It rejects what it cannot play
+//! with a message and the right exit code.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 

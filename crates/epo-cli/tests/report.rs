@@ -80,7 +80,8 @@ fn a_report_holds_figures_tables_and_one_page_that_needs_no_network() {
     assert_eq!(fs::read(out.join("index.html")).unwrap(), first);
 }
 
-/// This test fails if figures of a task stay that the report no longer has, or if the clean-up removes files of others.
+/// This test fails if figures of a task that is not in the new report are kept, or if the clean-up removes
+/// other files.
 #[test]
 fn a_second_report_removes_the_files_of_the_first() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,8 +108,8 @@ fn old_run() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../epo-lab/tests/data/run-0.3.0")
 }
 
-/// This test fails if the reader needs what only newer folders have, if the evaluation is left out, or if the text says
-/// "1 runs".
+/// This test fails if the reader needs data that only newer folders have, if the evaluation is left out, or if
+/// the text says "1 runs".
 #[test]
 fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     let dir = tempfile::tempdir().unwrap();

@@ -109,7 +109,7 @@ fn a_signal_stops_the_training_with_code_75_and_leaves_no_file() {
         .unwrap();
     let entries = || fs::read_dir(dir.path()).unwrap().count();
     while entries() == 0 {
-        std::thread::sleep(Duration::from_millis(10)); // its folder comes after its ears
+        std::thread::sleep(Duration::from_millis(10)); // its folder appears after its signal handlers
     }
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     let got = child.wait_with_output().unwrap();

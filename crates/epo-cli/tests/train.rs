@@ -656,7 +656,7 @@ fn eval_plays_the_same_episodes_on_any_number_of_threads_and_checks_the_threshol
     assert!(code(&many) == 2 && said.contains("`--threads = 100000`: must be at most 1024"), "{said}");
 }
 
-/// This test fails if a program without MPI makes two separate runs where one was meant.
+/// This test fails if a program without MPI makes two separate runs instead of one run on two ranks.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_program_without_mpi_refuses_to_be_one_of_several_ranks() {

@@ -50,7 +50,7 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Everything of the trials but the places of their folders.
+/// Returns the trials without the paths of their folders.
 fn trials(document: &Value) -> Vec<Value> {
     let mut trials = document["trials"].as_array().unwrap().clone();
     for trial in &mut trials {
@@ -61,8 +61,8 @@ fn trials(document: &Value) -> Vec<Value> {
     trials
 }
 
-/// This test fails if a search that was killed begins other trials or trains a run again from its start, if a trial that
-/// went on differs from a run that was never paused, or if the best trial is not written.
+/// This test fails if a search that was killed begins other trials or trains a run again from its start, if a
+/// trial that continued differs from a run that was never paused, or if the best trial is not written.
 #[test]
 fn a_search_that_is_killed_and_continued_has_the_same_trials_and_hashes() {
     let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

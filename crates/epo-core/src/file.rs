@@ -1,4 +1,4 @@
-//! Reads files that someone else may have written or replaced.
+//! Reading of files that someone else may have written or replaced.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,7 +28,7 @@ pub fn open_file(path: &Path, most: u64) -> io::Result<File> {
 /// As [`open_file`]; also [`io::ErrorKind::InvalidData`] if the file is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    // a file that grows while it is read is cut off here, not followed for ever
+    // a file that grows while it is read is cut off here
     open_file(path, most)?.take(most).read_to_string(&mut text)?;
     Ok(text)
 }

@@ -85,7 +85,7 @@ impl<'a> WireReader<'a> {
     /// Reads an integer.
     ///
     /// # Errors
-    /// If the message ends before it. The same holds for the other functions.
+    /// If the message ends too early. The other functions return the same error.
     pub fn u64(&mut self) -> Result<u64, WireError> {
         let (first, rest) = self.0.split_first_chunk::<8>().ok_or(WireError)?;
         self.0 = rest;
@@ -117,7 +117,8 @@ impl<'a> WireReader<'a> {
         Ok(())
     }
 
-    /// Reads any number of numbers of single precision, in place of what the vector had.
+    /// Reads numbers of single precision into `out`, which gets as many as the message has. Earlier content is
+    /// removed.
     pub fn f32_vec(&mut self, out: &mut Vec<f32>) -> Result<(), WireError> {
         let elements = self.elements::<4>()?;
         out.clear();

@@ -59,7 +59,7 @@ fn fnv(hash: &mut u64, bits: u64) {
     *hash = (*hash ^ bits).wrapping_mul(0x0100_0000_01b3);
 }
 
-/// Returns one hash per environment: of all results of eight environments over 300 steps.
+/// Returns one hash per environment, over all its results in 300 steps. There are eight environments.
 fn history(threads: usize) -> Vec<u64> {
     let mut pool = EnvPool::new((0..8).map(|_| walk(None)).collect(), threads, 7, Purpose::Episode).unwrap();
     pool.start().unwrap();

@@ -24,7 +24,7 @@ pub(crate) fn budget() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST_UNSENT >> 10))
 }
 
-/// When the answer that a connection is sending was begun.
+/// The time at which the current answer of a connection was begun.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sending(Arc<AtomicU64>);
 

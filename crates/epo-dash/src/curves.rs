@@ -21,7 +21,7 @@ const MOST_SEED_POINTS: usize = 250;
 /// Maximum number of single seeds of a group.
 const MOST_SEEDS: usize = 30;
 
-/// What the horizontal axis shows.
+/// Quantity on the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum X {
@@ -32,7 +32,7 @@ pub(crate) enum X {
     Time,
 }
 
-/// What the band around a mean shows.
+/// Meaning of the band around a mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Band {

@@ -149,11 +149,11 @@ fn columns(header: &[u8]) -> Result<[usize; 5], String> {
     Ok(found)
 }
 
-/// Indices of the runs that were asked for.
+/// Indices of the runs that clients asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Episodes(Mutex<BTreeMap<String, Arc<Mutex<Index>>>>);
 
-/// The file and its extended index are given to the closure.
+/// Extends the index of a run and calls the closure with the index and the file.
 fn with_index<T>(
     all: &Episodes,
     id: &str,

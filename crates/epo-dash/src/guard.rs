@@ -1,4 +1,4 @@
-//! Decides who may ask: checks the `Host` and `Origin` of every request and, if there is one, the token.
+//! Access control: checks the `Host` and `Origin` of every request and, if there is one, the token.
 //!
 //! A page of another site can make the browser send requests to 127.0.0.1. Such a request has a foreign `Origin`, or a
 //! foreign `Host` if the site's name is made to point to 127.0.0.1 (DNS rebinding). Both are refused on every route.
@@ -17,7 +17,7 @@ pub(crate) struct Guard {
     token: Option<String>,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) &'static str);
 
@@ -80,7 +80,7 @@ impl Guard {
         let named: Option<IpAddr> = bare.parse().ok();
         let ip = self.address.ip();
         match named {
-            // bound to all addresses: a rebound name is no IP address, and the token protects the rest
+            // bound to all addresses: a rebound name is not an IP address, and the token protects the rest
             Some(named) => {
                 named == ip || (ip.is_unspecified() && self.token.is_some()) || both_loopback(named, ip)
             }

@@ -9,13 +9,13 @@ use crate::folder::Folder;
 use crate::rows::{COST, Places, RET, Rows, Sums, TIME};
 use crate::tail::{MOST_ROW, NewRows, Tail};
 
-/// A run that writes nothing for this time, and for ten of its epochs, is not training any more.
+/// A run that writes nothing for this time, and for ten of its epochs, counts as not training.
 const SILENT: Duration = Duration::from_secs(60);
 
 /// A run without a first row is dead if its configuration is older than this.
 const UNSTARTED: Duration = Duration::from_secs(1800);
 
-/// What a run is doing.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RunState {
@@ -43,7 +43,7 @@ impl RunState {
     }
 }
 
-/// Results of a run, in the words of `epo_report::RunResults`.
+/// Results of a run, with the same meanings as in `epo_report::RunResults`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Results {
     pub(crate) ret: f64,
@@ -68,7 +68,7 @@ pub(crate) struct Run {
     pub(crate) identity: Option<Identity>,
     /// How often the configuration was read.
     pub(crate) identified: u32,
-    /// Why the run cannot be shown.
+    /// Reason why the run cannot be shown.
     pub(crate) problem: Option<String>,
     pub(crate) rows: Rows,
     pub(crate) sums: Sums,
@@ -80,7 +80,7 @@ pub(crate) struct Run {
     checkpoint: Option<u64>,
     tail: Tail,
     places: Option<Places>,
-    /// What is wrong with the content of the file.
+    /// Description of a mistake in the content of the file.
     fault: Option<String>,
     /// When the file last grew, by the clock of this process.
     grown: Option<Instant>,
@@ -130,7 +130,7 @@ impl Run {
         identity.config.get(key)?.parse().ok()
     }
 
-    /// Reads what is new. Returns whether something changed, and whether there is more to read.
+    /// Reads new data. Returns whether something changed, and whether there is more to read.
     pub(crate) fn refresh(&mut self) -> (bool, bool) {
         let before = (self.state, self.problem.clone());
         let (mut changed, mut more) = (false, false);
@@ -159,7 +159,7 @@ impl Run {
         (changed || before != (self.state, self.problem.clone()), more)
     }
 
-    /// Returns true if no file of the run has changed for long, so that it can be looked at less often.
+    /// Returns true if no file of the run has changed for long, so that it can be checked less often.
     pub(crate) fn is_quiet(&self) -> bool {
         self.state != RunState::Training || self.problem.is_some()
     }
@@ -316,7 +316,7 @@ impl Run {
         })
     }
 
-    /// What the user should know about the run's files; empty if all is well.
+    /// A message for the user about the run's files; empty if all is well.
     pub(crate) fn remark(&self) -> String {
         match (&self.problem, self.sums.broken) {
             (Some(problem), _) => printable(problem).into_owned(),
@@ -328,7 +328,8 @@ impl Run {
         }
     }
 
-    /// Number of the epoch that contains a number of steps, or else of hours, and its range of steps without the first.
+    /// Returns the epoch that contains a number of steps or, if steps are not given, a number of hours. Also
+    /// returns the steps before and after that epoch.
     pub(crate) fn epoch_at(&self, steps: Option<f64>, hours: Option<f64>) -> Option<(u32, f64, f64)> {
         let last = self.rows.steps.len().checked_sub(1)?;
         let place = match (steps, hours) {

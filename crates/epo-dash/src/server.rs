@@ -41,7 +41,7 @@ const PORTS: u16 = 50;
 const MOST_EPISODES: usize = 200;
 /// Maximum number of runs whose episodes are searched for one answer.
 const MOST_RUNS_SEARCHED: usize = 50;
-/// Number of answers that are kept for clients that ask the same.
+/// Number of answers that are kept for clients that make the same request.
 const KEPT: usize = 32;
 
 /// Scripts and styles only from the dashboard itself, none inside the page; nothing else is loaded.
@@ -50,7 +50,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// A replay is one file with its scripts inside. In the sandbox it belongs to no origin.
 const SANDBOX: &str = "sandbox allow-scripts; frame-ancestors 'none'";
 
-/// What to show, and where.
+/// Folders to show, and the address to serve them on.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Run folders, or folders that contain them.
@@ -88,7 +88,7 @@ pub enum DashboardError {
     },
 }
 
-/// What the requests share.
+/// State that all requests share.
 struct App {
     store: Arc<Store>,
     guard: Guard,
@@ -235,11 +235,11 @@ fn listen(ip: IpAddr, port: u16) -> Result<std::net::TcpListener, DashboardError
     Err(DashboardError::Listen { address: (ip, port).into(), source })
 }
 
-/// Lets the process have as many open files, and so connections, as the system allows.
+/// Raises the limit on open files, and so on connections, to the maximum that the system allows.
 fn raise_limit_of_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }); // the old limit serves, too
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }); // the old limit works, too
 }
 
 /// The licences of the libraries that the page uses.
@@ -380,7 +380,7 @@ async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-/// One request: what it shares with the others, and what its answer needs.
+/// One request: the shared state, and the data that its answer needs.
 struct Ask {
     app: Arc<App>,
     sending: Sending,

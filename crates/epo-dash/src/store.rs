@@ -1,4 +1,4 @@
-//! All runs that the page shows. One thread looks for new folders and new rows; requests read what it has found.
+//! All runs that the page shows. One thread searches for new folders and new rows; requests read its results.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use crate::folder::Folder;
 use crate::run::Run;
 use crate::sweep::{self, Sweep};
 
-/// Time between two looks at the files of runs that train. New rows are shown within a second.
+/// Interval at which the files of runs that train are checked. New rows are shown within a second.
 const TICK: Duration = Duration::from_millis(250);
-/// Time between two looks at the files of runs that do not train.
+/// Interval at which the files of runs that do not train are checked.
 const QUIET_TICK: Duration = Duration::from_secs(5);
 /// Time between two searches for new run folders; longer if a search takes long.
 const SEARCH: Duration = Duration::from_secs(2);
@@ -141,7 +141,7 @@ impl Store {
         gone.iter().filter(|(version, _)| *version > since).map(|(_, id)| id.clone()).collect()
     }
 
-    /// Notes that a client is watching.
+    /// Records that a client is watching.
     pub(crate) fn ask(&self) {
         self.asked.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
@@ -176,7 +176,7 @@ impl Store {
         }
     }
 
-    /// Looks for new and removed run folders.
+    /// Searches for new and removed run folders.
     pub(crate) fn search(&self) {
         let before = self.table();
         let mut found: Vec<(PathBuf, PathBuf)> = Vec::new(); // root without links, run folder
@@ -248,7 +248,7 @@ impl Store {
         }
     }
 
-    /// Reads what is new in the runs that train; in all runs if `all`.
+    /// Reads new rows of the runs that train; of all runs if `all`.
     fn refresh(&self, all: bool) {
         let table = self.table();
         let due = |i: &usize| all || !read(&table.runs[*i]).is_quiet();
@@ -258,7 +258,7 @@ impl Store {
         }
     }
 
-    /// Reads what is new in some runs. Returns true if the groups may have changed.
+    /// Reads new rows of some runs. Returns true if the groups may have changed.
     fn refresh_these(&self, table: &Table, which: &[usize]) -> bool {
         let version = self.version() + 1;
         let one = |&i: &usize| {

@@ -14,7 +14,7 @@ const MOST_RUNS: usize = 20_000;
 /// Maximum number of groups of a plan that are shown.
 const MOST_GROUPS: usize = 200;
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Sweep {
     /// Folder of the sweep.

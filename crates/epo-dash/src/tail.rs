@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 pub(crate) const MOST_ROW: usize = 1 << 20;
 /// Maximum number of bytes that one call reads, so that a huge file does not hold up the others.
 const MOST_BYTES: u64 = 4 << 20;
-/// Number of bytes before the position that are compared to notice a file that was written anew.
+/// Number of bytes before the position that are compared to notice a file that was rewritten.
 const REMEMBERED: u64 = 64;
 
 /// Position in a file that grows.
@@ -26,12 +26,12 @@ pub(crate) struct Tail {
 pub(crate) enum NewRows {
     /// There is no new row.
     Nothing,
-    /// These are new rows, each with its line end. If `again` is true, the file was written anew, and these are its
+    /// These are new rows, each with its line end. If `again` is true, the file was rewritten, and these are its
     /// first rows.
     Rows {
         /// The rows.
         text: Vec<u8>,
-        /// True if all rows of before are void.
+        /// True if all earlier rows are invalid.
         again: bool,
         /// True if the end of the file was not reached.
         more: bool,
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// This test fails if a half-written row is returned, a row is returned twice, or a file that was written anew is missed.
+    /// This test fails if a half-written row is returned, a row is returned twice, or a rewritten file is missed.
     #[test]
     fn rows_are_returned_once_and_whole() {
         let dir = tempfile::tempdir().unwrap();

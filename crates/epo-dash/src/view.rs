@@ -1,4 +1,4 @@
-//! Answers to the page's questions, as JSON and CSV.
+//! Answers to the page's requests, as JSON and CSV.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
         .collect();
     json!({
         "version": version,
-        "loading": table.loading, // of the same moment as the groups
+        "loading": table.loading, // from the same moment as the groups
         "folders": store.roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>(),
         "notes": table.notes.iter().take(MOST_NOTES).collect::<Vec<_>>(),
         "sweeps": store.sweeps(),
@@ -297,7 +297,7 @@ pub(crate) fn settings(store: &Store, query: &RunsQuery) -> Value {
     json!({"task": query.task, "runs": total, "settings": rows.collect::<Vec<_>>()})
 }
 
-/// Everything about one run that the tables leave out. `replays` says whether its episodes can be replayed.
+/// All data of one run that the tables leave out. `replays` says whether its episodes can be replayed.
 pub(crate) fn run(store: &Store, id: &str, replays: bool) -> Option<Value> {
     let table = store.table();
     let i = *table.by_id.get(id)?;

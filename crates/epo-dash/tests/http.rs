@@ -1,4 +1,5 @@
-//! Claim: the dashboard shows what is in the run folders, and nothing else, to nobody else, whatever a client sends.
+//! Claim: whatever a client sends, the dashboard shows only the content of the run folders, and only to its own
+//! user.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -56,8 +57,8 @@ fn serve(runs: &Path, token: Option<&str>) -> SocketAddr {
     url.strip_prefix("http://").unwrap().split('/').next().unwrap().parse().unwrap()
 }
 
-/// Writes a run folder with these rows.
-/// Writes files into a new folder that appears with all of them at once, so that the server never sees half of a run.
+/// Writes files into a new folder that appears with all of them at once, so that the server never sees half of
+/// a run.
 fn appear(dir: &Path, files: &[(&str, String)]) {
     let made = tempfile::tempdir().unwrap();
     for (name, text) in files {

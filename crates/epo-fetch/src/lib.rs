@@ -1,8 +1,8 @@
-//! For build scripts: takes files out of Python wheels.
+//! Extracts files from Python wheels, for build scripts.
 //!
-//! Libraries that are not crates come from Python wheels, because a package index is reachable from more machines than a
-//! release page, and `pip` is there where Python is. `pip` checks the hash of the wheel. Nothing that is fetched is
-//! committed.
+//! Libraries that are not crates come from Python wheels, because a package index is reachable from more
+//! machines than a release page, and `pip` is usually installed with Python. `pip` checks the hash of the
+//! wheel. Fetched files are not committed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Returns a folder below `OUT_DIR` that holds the files. The wheel is fetched if it does not.
+    /// Returns a folder below `OUT_DIR` with the files. If they are not there yet, the wheel is fetched.
     ///
-    /// `wheels` is a folder that holds the wheel, for builds without a network. `help` says how to do without fetching;
-    /// it is a line of a list in an error.
+    /// `wheels` is a folder that has the wheel, for builds without a network. `help` tells how to build without
+    /// fetching; an error shows it as an item of a list.
     pub fn unpack(&self, wheels: Option<&OsStr>, help: &str) -> Result<PathBuf, String> {
         let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
         let folder = out.join(format!("{}-{}", self.name, self.version));
@@ -72,7 +72,7 @@ impl Wheel {
         let wheel = files.find(|path| path.extension().is_some_and(|e| e == "whl"));
         let wheel = wheel.ok_or_else(|| format!("pip left no wheel in {}", fetched.display()))?;
 
-        // the rename comes last: a folder that is there is complete
+        // the rename comes last, so an existing folder is complete
         let partial = out.join(format!("{name}.partial"));
         empty(&partial).map_err(io)?;
         let mut python = Command::new("python3");
@@ -119,7 +119,7 @@ fn run(python: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Ends a build script. An error is printed line by line, as cargo wants it.
+/// Ends a build script. An error is printed line by line, in the form that cargo expects.
 #[allow(clippy::print_stdout, reason = "cargo reads the output of a build script")]
 pub fn finish(result: Result<(), String>) {
     if let Err(reason) = result {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path().join("to")).unwrap().count(), 2);
     }
 
-    /// This test fails if a build goes on without a file that it needs.
+    /// This test fails if a build continues without a file that it needs.
     #[test]
     fn a_file_that_the_wheel_lacks_is_an_error() {
         for missing in ["a/four.js", "b/", "one.js"] {

@@ -1,4 +1,4 @@
-//! Benchmark of the training speed. It times whole epochs, done in the same way as by `epo train`.
+//! Benchmark of the training speed. It times whole epochs of the same training loop that `epo train` runs.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

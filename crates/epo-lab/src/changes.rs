@@ -1,11 +1,11 @@
-//! Changes of a run folder by someone else, found when the run is resumed.
+//! Detection of changes that someone else made to a run folder before the run is resumed.
 //!
-//! The manifest of a checkpoint holds the configuration and the hashes of the record at that time. A resumed run
-//! compares them with the folder. What differs is named, and the run goes on only if its user accepts the changes. The
-//! file `changes.json` keeps what was accepted, and a report shows it.
+//! The manifest of a checkpoint holds the configuration and the hashes of the record at that time. A resumed
+//! run compares them with the folder. It names every difference and continues only if the user accepts them.
+//! The file `changes.json` lists the accepted changes, and a report shows them.
 //!
-//! Three things are not compared: the number of threads and the clock, which no result depends on, and `run.steps`,
-//! which `--steps` may change.
+//! Three things are not compared: the number of threads and measured times, on which no result depends, and
+//! `run.steps`, which `--steps` may change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::csv::unreadable;
 use crate::record::{RecordHashes, ReopenedRecord};
 use crate::runs::write_whole;
 
-/// What the manifest of a checkpoint says about the rest of the run folder.
+/// Configuration and record of the run folder, as the manifest of a checkpoint describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Covered {
@@ -71,7 +71,7 @@ pub struct Accepted {
     pub found: String,
 }
 
-/// Returns what differs between a folder and the manifest of its checkpoint. `now` describes the folder.
+/// Returns the differences between a folder and the manifest of its checkpoint. `now` describes the folder.
 pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &ReopenedRecord) -> Vec<String> {
     let mut changes = Vec::new();
     if let Some(then) = then {
@@ -135,10 +135,10 @@ pub fn accepted(dir: &Path) -> Result<Vec<Accepted>, LabError> {
     }
 }
 
-/// Decides whether a run with `changes` may go on, and records the decision. Returns a note for the user.
+/// Decides whether a run with `changes` may continue, and records the decision. Returns a note for the user.
 ///
 /// # Errors
-/// If the changes are neither accepted now nor were before. The error names them.
+/// If the changes were not accepted, neither now nor earlier. The error names them.
 pub(crate) fn decide(
     dir: &Path,
     epoch: u64,

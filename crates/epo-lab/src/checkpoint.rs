@@ -6,9 +6,9 @@
 //! checkpoint/000041/…                the files
 //! checkpoint/000040/                 the previous checkpoint, which is kept
 //! ```
-//! A checkpoint is first written to `checkpoint/tmp`. Its files and the folder are synced to disk, and the folder is
-//! then renamed to its number, which is atomic. Older checkpoints than the previous one are removed only after that. So
-//! the newest numbered folder is complete, at whatever moment the process dies.
+//! A checkpoint is first written to `checkpoint/tmp`. Its files and the folder are synced to disk, and the
+//! folder is then renamed to its number, which is atomic. Only then are checkpoints older than the previous one
+//! removed. So the newest numbered folder is complete, no matter when the process dies.
 //!
 //! If a hash shows that the newest checkpoint was damaged later, the previous one is used. A run that resumes from it
 //! renames the damaged one to `damaged-000041`. A read error is not treated as damage: it is reported, and nothing is
@@ -294,7 +294,7 @@ fn read_whole(path: &Path) -> Result<(Manifest, BTreeMap<String, Vec<u8>>), Read
         }
         files.insert(name.clone(), data);
     }
-    // the files determine the manifest: generated again from them, it must have the same bytes
+    // the files determine the manifest, so a manifest generated from them must have the same bytes
     let again = Manifest::of(&files, manifest.folder.as_ref());
     if again.to_json().as_bytes() != text {
         return Err("manifest.json does not match the files".to_owned().into());
@@ -302,8 +302,8 @@ fn read_whole(path: &Path) -> Result<(Manifest, BTreeMap<String, Vec<u8>>), Read
     Ok((again, files))
 }
 
-/// All changes that a save makes to the disk. They are methods of this type so that a test can make the k-th change
-/// fail.
+/// All changes that a save makes to the disk. They are methods of this type so that a test can let the k-th
+/// change fail.
 #[derive(Default)]
 struct Disk {
     #[cfg(test)]

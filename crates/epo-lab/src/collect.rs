@@ -5,8 +5,8 @@
 //! normaliser is constant during the collection. Afterwards the observations are merged into it, in the order of the
 //! environments. The critics are evaluated later, on the whole batch. The step loop does not allocate memory.
 //!
-//! If a run has several ranks, each steps its share of the environments and then exchanges the results. After
-//! that every rank has what one rank alone would have.
+//! If a run has several ranks, each steps its share of the environments, and then the ranks exchange the
+//! results. After that, every rank has the same data as a run on one rank.
 
 use std::ops::Range;
 
@@ -131,8 +131,8 @@ impl Collector {
         self.pool.slots()[0].env().spec()
     }
 
-    /// Fills the rollout with `steps` steps of the policy, over all environments, and merges the observations into the
-    /// normaliser. The environments of other ranks come by the `exchange`.
+    /// Fills the rollout with `steps` steps of the policy, over all environments, and merges the observations
+    /// into the normaliser. The steps of environments on other ranks are received through `exchange`.
     ///
     /// Episodes continue from rollout to rollout; no environment is reset at the beginning.
     pub(crate) fn collect(
@@ -181,7 +181,8 @@ impl Exchange<'_> {
     /// Sends the workers and lanes of this rank to all ranks, and fills those of the other ranks.
     ///
     /// # Errors
-    /// If an environment of any rank failed: on every rank the failure with the smallest number of an environment.
+    /// If an environment of any rank failed. All ranks return the failure of the environment with the smallest
+    /// number.
     fn run(
         self,
         filled: Result<(), EnvFailure>,
@@ -209,7 +210,7 @@ impl Exchange<'_> {
         if let Some(rank) = parts.iter().position(|(state, ..)| *state != parts[0].0) {
             return Err(LabError::RanksDiffer { rank, epoch });
         }
-        // ranks have their environments in order, so the first failure is that of the smallest number
+        // ranks are ordered by their environments, so the first failure has the smallest number
         if let Some(rank) = parts.iter().position(|(_, failed, _)| *failed) {
             return Err(if rank == me { filled.err() } else { None }
                 .map_or_else(|| read_failure(&mut parts[rank].2), Ok)?

@@ -3,9 +3,9 @@
 //! ```text
 //! defaults (this file; the algorithm's own in its file)  <  preset of the task's family  <  file  <  --set key=value
 //! ```
-//! `docs/configuration.md` lists the defaults, and `docs/decisions.md` has the reasons. Code that computes sees only a
-//! [`ResolvedRun`]: every number is concrete and checked against the others. It is saved as `config.toml`, and that file
-//! repeats the run.
+//! `docs/configuration.md` lists the defaults, and `docs/decisions.md` has the reasons. Code that computes uses
+//! only a [`ResolvedRun`]: every number is concrete and checked against the others. It is saved as
+//! `config.toml`, and training with that file repeats the run.
 
 use epo_algos::{AlgoConfig, Algorithm, Discount, UpdateConfig, UpdateError};
 use epo_core::TaskFamily;
@@ -18,7 +18,7 @@ use toml::{Table, Value};
 use crate::episodes::WINDOW;
 use crate::layers::{assignment, nearest, overlay};
 
-/// Physics of a new run, unless its configuration says otherwise. A run folder without the key was made with
+/// Physics of a new run, unless its configuration sets another one. A run folder without the key was made with
 /// published physics.
 pub const TRAINING_PHYSICS: Physics = Physics::Published;
 
@@ -32,13 +32,13 @@ epo_core::parameters! {
         pub algo: String = "epo".to_owned(),
         /// Root seed of all random streams.
         pub seed: u64 = 0,
-        /// Number of environment steps, over all environments. It is rounded up to a multiple of `train.envs`. The last
-        /// epoch is shorter if the steps are no multiple of `train.steps_per_epoch`.
+        /// Number of environment steps, over all environments. It is rounded up to a multiple of `train.envs`.
+        /// The last epoch is shorter if the steps are not a multiple of `train.steps_per_epoch`.
         pub steps: u64 = 10_000_000,
         /// Limit d on the mean undiscounted cost of an episode, at least 0.
         pub limit: f64 = 25.0,
-        /// How the bodies of the task are simulated: `published`, as the published tasks do, or `fast`, where bodies at
-        /// rest sleep. An environment that a program brings itself ignores it.
+        /// Physics of the simulation: `published`, as in the published tasks, or `fast`, where bodies at rest
+        /// sleep. An environment of your own ignores it.
         pub physics: Physics = TRAINING_PHYSICS,
     }
 }
@@ -61,8 +61,9 @@ epo_core::parameters! {
         /// Let the critics learn values in units of the running size of the discounted sums of reward and cost. Learning
         /// then does not depend on the units of reward and cost.
         pub normalize_values: bool = true,
-        /// Minimum number of finished episodes behind the cost reading J_c. If an epoch finishes fewer, earlier ones are
-        /// added. More episodes give a steadier reading that lags behind. 0 means the episodes of the epoch alone.
+        /// Minimum number of finished episodes in the cost reading J_c. If an epoch finishes fewer, earlier
+        /// episodes are added. A larger number gives less noise but a longer delay. 0 means only the episodes
+        /// of the epoch.
         pub cost_window: usize = 100,
         /// Number of epochs between two checkpoints.
         pub save_every: u32 = 1,
@@ -135,10 +136,10 @@ impl ResolvedRun {
     /// A file that a run has saved is complete, so no preset applies to it. Its keys may be those of an earlier version.
     ///
     /// # Errors
-    /// If a key does not exist, or a value has the wrong type or makes no sense.
+    /// If a key does not exist, or a value has the wrong type or is invalid.
     pub fn from_layers(file: Option<&str>, set: &[String]) -> Result<Self, ConfigError> {
         let mut table = file.map(parse).transpose()?.unwrap_or_default();
-        let saved = table.remove(VERSION_KEY).is_some(); // says who wrote the file, not what to do
+        let saved = table.remove(VERSION_KEY).is_some(); // the version is not a setting
         if saved {
             epo_algos::modernise(&mut table);
         }
@@ -148,7 +149,7 @@ impl ResolvedRun {
     /// Resolves the text of `config.toml` of a run folder, of this version or of an older one.
     ///
     /// # Errors
-    /// If a key does not exist, or a value has the wrong type or makes no sense.
+    /// If a key does not exist, or a value has the wrong type or is invalid.
     pub fn from_saved(text: &str) -> Result<Self, ConfigError> {
         let mut table = parse(text)?;
         table.remove(VERSION_KEY);
@@ -161,12 +162,12 @@ impl ResolvedRun {
         for text in set {
             layers.push(assignment(text)?);
         }
-        // task and algorithm come first: they decide on the preset and on which keys `algo` has
+        // task and algorithm come first: they determine the preset and the keys of `algo`
         let named = |key| layers.iter().rev().find_map(|layer| layer.get("run")?.get(key)?.as_str());
         let default = RunTable::default();
         let algo = algo_named(named("algo").unwrap_or(&default.algo))?;
         let family = family_of(named("task").unwrap_or(&default.task)).filter(|_| use_preset);
-        // a run of a version that did not know the key had published physics
+        // runs of versions without this key had published physics
         let physics = if use_preset { TRAINING_PHYSICS } else { Physics::Published };
         let run = RunTable { algo: algo.name().to_owned(), physics, ..default };
         let defaults = tables(&run, &TrainTable::default(), &algo)?;
@@ -188,12 +189,12 @@ impl ResolvedRun {
         Ok(Self { algo, train: part("train", table, defaults, &[])?, run })
     }
 
-    /// The text of a file that repeats this run.
+    /// Returns the text of a file that repeats this run.
     pub fn to_toml(&self) -> String {
         self.to_table().to_string()
     }
 
-    /// The three tables of this run.
+    /// Returns the three tables of this run.
     pub(crate) fn to_table(&self) -> Table {
         tables(&self.run, &self.train, &self.algo).unwrap_or_default() // numbers and texts cannot fail
     }
@@ -213,19 +214,20 @@ impl ResolvedRun {
         self.epochs_after(0, 0)
     }
 
-    /// Number of epochs of the run if `epochs` of them have made `steps` steps.
+    /// Number of epochs of the whole run, given that `epochs` epochs with `steps` steps are done.
     pub(crate) fn epochs_after(&self, epochs: u32, steps: u64) -> u32 {
         let left = self.total_steps().saturating_sub(steps).div_ceil(self.train.steps_per_epoch as u64);
         epochs.saturating_add(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Number of steps of the epoch that begins after `steps` steps: `train.steps_per_epoch`, or what is left.
+    /// Number of steps of the epoch that begins after `steps` steps: `train.steps_per_epoch`, or the steps that
+    /// are left.
     pub fn steps_of_epoch(&self, steps: u64) -> usize {
         let left = self.total_steps().saturating_sub(steps);
         usize::try_from(left).unwrap_or(usize::MAX).min(self.train.steps_per_epoch)
     }
 
-    /// Checks every number by itself and against the others, and takes the number of cores for `threads = 0`.
+    /// Checks every number by itself and against the others, and replaces `threads = 0` by the number of cores.
     pub(crate) fn checked(mut self) -> Result<Self, ConfigError> {
         let (run, train) = (&self.run, &self.train);
         let limit_ok = run.limit >= 0.0 && run.limit.is_finite();
@@ -261,7 +263,8 @@ impl TrainTable {
     }
 }
 
-/// The family of a task of the registry. An id that is not in the registry has none, even if it contains the name of a family.
+/// Returns the family of a task of the registry. An id outside the registry has no family, even if it contains
+/// the name of one.
 fn family_of(task: &str) -> Option<TaskFamily> {
     epo_tasks::task(task).ok()?.family()
 }
@@ -278,7 +281,7 @@ fn tables(run: &RunTable, train: &TrainTable, algo: &AlgoConfig) -> Result<Table
     ]))
 }
 
-/// Refuses a count that is out of its range.
+/// Returns an error if a count is out of its range.
 fn check_counts(tables: &Table) -> Result<(), ConfigError> {
     for (key, least, most) in COUNTS {
         let Some((table, name)) = key.split_once('.') else { continue };
@@ -295,7 +298,7 @@ fn check_counts(tables: &Table) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The smallest and largest value of a count, by its dotted key.
+/// Returns the smallest and largest value of a count, by its dotted key.
 pub(crate) fn range_of(key: &str) -> Option<(i64, i64)> {
     COUNTS.iter().find(|(name, ..)| *name == key).map(|&(_, least, most)| (least, most))
 }
@@ -352,9 +355,9 @@ fn to_value(part: &impl Serialize) -> Result<Value, ConfigError> {
     Value::try_from(part).map_err(|e| ConfigError::Syntax(e.to_string()))
 }
 
-/// Reads one table of a configuration; `more` are entries that no file has.
+/// Reads one table of a configuration. `more` has entries that are not in any file.
 ///
-/// If the table is refused, the value at fault is found by trying each value alone among the defaults.
+/// If the table is invalid, the wrong value is found by setting each value alone in the table of defaults.
 fn part<T: DeserializeOwned>(
     name: &str,
     table: &Table,
@@ -391,7 +394,7 @@ fn part<T: DeserializeOwned>(
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A key that does not exist.
+    /// A key does not exist.
     #[error("there is no `{key}`{}", did_you_mean(nearest))]
     UnknownKey {
         /// Dotted key, as written.
@@ -399,7 +402,7 @@ pub enum ConfigError {
         /// The most similar key, if one is similar.
         nearest: Option<String>,
     },
-    /// A value of the wrong type.
+    /// A value has the wrong type.
     #[error("`{key}` takes {want}, not {got}")]
     Type {
         /// Dotted key.
@@ -409,7 +412,7 @@ pub enum ConfigError {
         /// The type that it should have.
         want: &'static str,
     },
-    /// A value that makes no sense by itself or together with the others.
+    /// A value is invalid by itself or in combination with the others.
     #[error("`{key} = {got}`: {why}")]
     Value {
         /// Dotted key.
@@ -419,7 +422,7 @@ pub enum ConfigError {
         /// The rule that it breaks.
         why: String,
     },
-    /// An algorithm that does not exist.
+    /// An algorithm does not exist.
     #[error("there is no algorithm `{name}`{} (`epo algos` lists all)", did_you_mean(nearest))]
     UnknownAlgo {
         /// Name, as written.
@@ -427,13 +430,13 @@ pub enum ConfigError {
         /// The most similar name, if one is similar.
         nearest: Option<String>,
     },
-    /// Not `key=value`.
+    /// An assignment does not have the form `key=value`.
     #[error("`{0}` is not `key=value`, such as `train.gamma=0.99`")]
     Assignment(String),
-    /// Not TOML.
+    /// The text is not valid TOML.
     #[error("{0}")]
     Syntax(String),
-    /// The run needs more memory than there is.
+    /// The run needs more memory than is available.
     #[error("`{key} = {got}`: the run needs about {} of memory, and {} are available", size(*needs), size(*has))]
     Memory {
         /// The key that most of the memory depends on.
@@ -451,7 +454,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or_else(String::new, |key| format!("; did you mean `{key}`?"))
 }
 
-/// A number of bytes for people to read.
+/// Returns a number of bytes in a readable unit.
 fn size(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
     let (unit, name) = units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1 << 10, "KiB"));

@@ -107,12 +107,12 @@ impl Csv {
         Ok(lines)
     }
 
-    /// Waits until all rows are on the disk.
+    /// Waits until all rows are written to the disk.
     pub(crate) fn sync(&self) -> Result<(), LabError> {
         self.file.sync_data().map_err(LabError::io("sync", &self.path))
     }
 
-    /// Adds a line to the hash.
+    /// Adds a line to the hash and to the counters.
     fn count(&mut self, line: &[u8]) {
         for (i, cell) in line.split(|&b| b == b',').enumerate() {
             if self.hashed.get(i).copied().unwrap_or(true) {
@@ -166,7 +166,7 @@ impl Lines {
     }
 }
 
-/// Turns the error of opening a file of a run folder into one of the folder, if the file is missing or not regular.
+/// Turns the error of opening a file into [`LabError::Run`] if the file is missing or not regular.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> LabError {
     let path = path.to_owned();
     move |e| match e.kind() {

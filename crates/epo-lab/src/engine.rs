@@ -1,11 +1,11 @@
 //! Engines: where the runs of a plan are executed.
 //!
 //! ```text
-//! Plan { folder, runs }  ──▶  Engine::execute  ──▶  run folders, which alone decide
+//! Plan { folder, runs }  ──▶  Engine::execute  ──▶  run folders (the results)
 //! ```
-//! A run is a function of its configuration, so an engine may execute it twice, kill it or move it: the run folder ends
-//! with the same bytes. Engines execute a task *at least* once. What keeps a run from being made by two processes at the
-//! same time is the lease in the journal and the lock of the run folder, not the engine.
+//! A run is a function of its configuration, so an engine may execute it twice, kill it or move it: the run
+//! folder ends with the same bytes. Engines execute a task *at least* once. The lease in the journal and the
+//! lock of the run folder, not the engine, prevent two processes from making the same run at the same time.
 //!
 //! | engine | what it does |
 //! |---|---|
@@ -42,7 +42,7 @@ pub struct Plan {
     pub runs: Vec<PlannedRun>,
 }
 
-/// The reason why an engine cannot work. No run is lost by it: the same call continues.
+/// The reason why an engine cannot work. No run is lost: the same call continues the plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -87,8 +87,8 @@ pub trait Engine {
         Ok(HashMap::new())
     }
 
-    /// Takes all runs of this folder out of the queue and stops those that run; they save first. Returns the number of
-    /// runs.
+    /// Removes all runs of this folder from the queue and stops those that are running, which save first.
+    /// Returns the number of runs.
     ///
     /// # Errors
     /// If the engine does not answer, or has no queue.

@@ -48,7 +48,7 @@ pub enum LabError {
         /// Process and host that use the folder.
         holder: String,
     },
-    /// The run folder is no longer where it was when the run began.
+    /// The run folder was moved or replaced while the run was training.
     #[error(
         "the run folder {} was moved or replaced while the run was training; everything up to the last checkpoint is \
          in the folder's new place: resume it there",
@@ -66,13 +66,13 @@ pub enum LabError {
         /// Its error.
         why: String,
     },
-    /// Another rank of the run cannot be reached. Nothing is lost but the epochs since the last checkpoint.
+    /// Another rank of the run cannot be reached. Only the epochs since the last checkpoint are lost.
     #[error("the other ranks of the run cannot be reached any more: {why}; continue the run with `--resume`")]
     RankLost {
         /// The error of the transport.
         why: String,
     },
-    /// The ranks of a run do not have the same numbers, so they cannot share a batch.
+    /// The ranks of a run have different numbers, so they cannot share a batch.
     #[error(
         "rank {rank} has other numbers than rank 0 after epoch {epoch}, so the run was stopped; use the same program, \
          library and kind of processor on all machines"
@@ -95,7 +95,7 @@ pub enum LabError {
     /// A run folder, or a part of it, is missing, damaged or was written by another program.
     #[error("{}: {why}", path.display())]
     Run {
-        /// What is wrong.
+        /// Description of the problem.
         why: String,
         /// The folder or file.
         path: PathBuf,
@@ -113,7 +113,7 @@ impl LabError {
         Self::Run { why: why.into(), path: path.to_owned() }
     }
 
-    /// Returns true if the error is that a number became NaN or infinite.
+    /// Returns true if the run failed because a number became NaN or infinite.
     pub fn is_not_finite(&self) -> bool {
         use EnvError::{ActionNotFinite, NotFinite};
         match self {

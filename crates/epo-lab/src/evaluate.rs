@@ -1,8 +1,8 @@
 //! Evaluation: episodes played by a trained policy, on environments of its own.
 //!
-//! A Gaussian policy can be played in two ways, and the two can differ much: training *samples* its actions, a robot
-//! usually gets the *mean* action. An evaluation of a run plays both on the same episodes and names each
-//! ([`ActionMode`]).
+//! A Gaussian policy can be played in two ways, and the results can differ a lot: training *samples* its
+//! actions, while a robot usually gets the *mean* action. An evaluation of a run plays both on the same
+//! episodes and names each ([`ActionMode`]).
 //!
 //! Nothing is shared with training: the environments are fresh, the seeds come from a stream of their own, and the
 //! normaliser is only read.
@@ -47,7 +47,7 @@ impl ActionMode {
     }
 }
 
-/// Which episodes to play.
+/// Settings of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalPlan {
     /// Number of episodes.
@@ -60,7 +60,7 @@ pub struct EvalPlan {
     pub physics: Physics,
 }
 
-/// What an evaluation and its caller tell each other while episodes are played.
+/// Communication between an evaluation and its caller while episodes are played.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Set by the caller, for example after Ctrl-C: the evaluation ends before its next episode.
@@ -69,8 +69,9 @@ pub struct Watch {
     pub played: AtomicUsize,
 }
 
-/// Largest number of environments that an evaluation steps side by side. Fixed, because it decides which seeds are played:
-/// of n episodes, number k · w + i is episode k of environment i, with w = n but at most this number.
+/// Maximum number of environments that an evaluation steps side by side. It is a constant because it determines
+/// the seeds: episode number k · w + i is episode k of environment i, where w is the smaller of this number and
+/// the number of episodes.
 pub const WIDTH: usize = 32;
 
 /// One environment's share of an evaluation.
@@ -175,9 +176,11 @@ pub fn evaluate_run(
     Ok((report, loaded.passed_over))
 }
 
-/// Evaluates a run that has finished with this hash, as `train.final_eval_episodes` says, and writes `eval.json`.
+/// Evaluates a finished run whose checkpoint has this hash, as `train.final_eval_episodes` says, and writes
+/// `eval.json`.
 ///
-/// Returns `None` if the configuration asks for no evaluation, or the folder already has one of this hash.
+/// Returns `None` if the configuration asks for no evaluation, or if the folder already has an evaluation of
+/// this hash.
 pub fn evaluate_finished(
     dir: &Path,
     run: &ResolvedRun,
@@ -195,7 +198,7 @@ pub fn evaluate_finished(
     Ok(Some(report))
 }
 
-/// Policy and normaliser of the newest intact checkpoint of a run folder, and that checkpoint.
+/// Returns policy and normaliser of the newest intact checkpoint of a run folder, and that checkpoint.
 pub fn load_policy(
     dir: &Path,
     run: &ResolvedRun,
@@ -233,7 +236,7 @@ impl Spread {
 pub struct Evaluation {
     /// How the actions were chosen.
     pub policy: ActionMode,
-    /// How the bodies of the task were simulated. Version 0.3 knew published physics only.
+    /// Physics of the simulation. Version 0.3 knew only published physics.
     #[serde(default)]
     pub physics: Physics,
     /// Number of episodes.
@@ -284,7 +287,8 @@ impl EvalReport {
     /// File in a run folder.
     pub const FILE: &str = "eval.json";
 
-    /// The new evaluations, added to those that the folder has. An unreadable `eval.json` is replaced.
+    /// Returns the new evaluations together with those that the folder already has. An unreadable `eval.json`
+    /// is replaced.
     fn new(dir: &Path, run: ResolvedRun, new: Vec<Evaluation>, shown: ActionMode) -> Self {
         let mut evaluations = Self::evaluations(dir);
         let key = |e: &Evaluation| (e.policy, e.physics, e.seed, e.episodes, e.hash.clone());
@@ -326,7 +330,7 @@ pub struct CostSpread {
     /// Mean, standard deviation and interval. If no episode had a negative cost, the interval starts at 0 or above.
     #[serde(flatten)]
     pub spread: Spread,
-    /// Median. Rare, expensive episodes move the mean and leave the median where it is.
+    /// Median. Rare, expensive episodes change the mean but hardly the median.
     #[serde(default)]
     pub median: f64,
     /// Share of the episodes whose cost is within the limit.

@@ -100,7 +100,7 @@ fn unknown(path: &str, root: &Table) -> ConfigError {
 /// Returns the candidate that is most similar to `name`; `None` if no candidate is similar. The last part of the dotted
 /// name counts most.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    const ALIKE: f64 = 0.85; // of 1.1 for the same word
+    const ALIKE: f64 = 0.85; // the same word scores 1.1
     fn last(name: &str) -> &str {
         name.rsplit('.').next().unwrap_or(name)
     }

@@ -20,14 +20,15 @@ use crate::state::{Learner, SavedState, Tensors, fits, from_files, to_files};
 use crate::train::{OpenFolder, Trainer};
 use crate::{LabError, checkpoint, memory, ranks, runs};
 
-/// Settings that a resumed run takes instead of those in its configuration.
+/// Settings that replace those of the configuration when a run is resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResumeOptions {
     /// Number of threads; 0 means one per core.
     pub threads: Option<usize>,
     /// Number of environment steps of the whole run, to make it longer or shorter.
     pub steps: Option<u64>,
-    /// Whether to go on although the configuration or the record was changed since the checkpoint. Default: false.
+    /// Whether to continue although the configuration or the record was changed since the checkpoint. Default:
+    /// false.
     pub accept_changes: bool,
 }
 
@@ -35,7 +36,8 @@ impl<'a> Trainer<'a> {
     /// Begins a run in an empty folder.
     ///
     /// # Errors
-    /// If the run needs more memory than there is, an environment fails, or the folder cannot be written or is in use.
+    /// If the run needs more memory than is available, an environment fails, or the folder cannot be written or
+    /// is in use.
     pub fn create(dir: &Path, run: ResolvedRun, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         Self::create_on(Box::new(OneRank), dir, run, make_env)
     }
@@ -43,7 +45,7 @@ impl<'a> Trainer<'a> {
     /// Begins a run as rank 0 of `ranks`. The other ranks call [`follow`](crate::ranks::follow).
     ///
     /// # Errors
-    /// As [`create`](Self::create), and if another rank fails. The other ranks then fail too.
+    /// The errors of [`create`](Self::create), and if another rank fails. The other ranks then fail too.
     pub fn create_on(
         ranks: Box<dyn Ranks + 'a>,
         dir: &Path,
@@ -126,8 +128,8 @@ impl<'a> Trainer<'a> {
     /// Nothing in the folder is changed before everything in it has been checked.
     ///
     /// # Errors
-    /// If the folder is no run, is damaged or is in use by another process, if it was changed since the checkpoint and
-    /// `options.accept_changes` is false, or if `options` make no sense for it.
+    /// If the folder is not a run folder, is damaged or is in use by another process, if it was changed since
+    /// the checkpoint and `options.accept_changes` is false, or if `options` are invalid for this run.
     pub fn resume(dir: &Path, options: ResumeOptions, make_env: &'a MakeEnv<'a>) -> Result<Self, LabError> {
         Self::resume_on(Box::new(OneRank), dir, options, make_env)
     }
@@ -136,7 +138,7 @@ impl<'a> Trainer<'a> {
     /// may differ from that of earlier processes.
     ///
     /// # Errors
-    /// As [`resume`](Self::resume), and if another rank fails. The other ranks then fail too.
+    /// The errors of [`resume`](Self::resume), and if another rank fails. The other ranks then fail too.
     pub fn resume_on(
         ranks: Box<dyn Ranks + 'a>,
         dir: &Path,
@@ -147,14 +149,15 @@ impl<'a> Trainer<'a> {
         Self::lead(ranks, made)
     }
 
-    /// Continues a run with the environments of this rank. Returns it with the checkpoint that it continues from.
+    /// Continues a run with the environments of this rank. Returns the run and the checkpoint that it continues
+    /// from.
     fn reopen(
         ranks: &dyn Ranks,
         dir: &Path,
         options: ResumeOptions,
         make_env: &'a MakeEnv<'a>,
     ) -> Result<(Self, BTreeMap<String, Vec<u8>>), LabError> {
-        runs::read_config(dir)?; // before anything is written: the folder may be no run
+        runs::read_config(dir)?; // first of all, because the folder may not be a run folder
         runs::refuse_old_penalty(dir)?;
         let lock = RunLock::acquire(dir)?;
         let saved = runs::read_config(dir)?;
@@ -190,7 +193,7 @@ impl<'a> Trainer<'a> {
         trainer.elapsed = found.elapsed;
         trainer.restore(state, &tensors, &root)?;
 
-        // everything is checked: from here on the folder is changed
+        // everything is checked; the folder is changed only from here on
         if let Some(decision) = decision {
             decision.write(dir)?;
             let then = loaded.covered.as_ref().map(|then| &then.record.events);
@@ -217,7 +220,7 @@ impl<'a> Trainer<'a> {
     /// Writes the new number of steps into the folder, and notes what it means for the learning rate.
     fn change_length(&mut self, saved: &ResolvedRun) -> Result<(), LabError> {
         let version = runs::begun_by(&self.dir);
-        let threads = saved.train.threads; // the number of threads is for this process alone
+        let threads = saved.train.threads; // the new number of threads applies to this process only
         let mut run = self.run.clone();
         run.train.threads = threads;
         runs::write_config(&self.dir, &run, version.as_deref())?;
@@ -236,7 +239,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Builds every part of a run at its beginning.
+    /// Builds all parts of a run in their initial state.
     fn build(
         dir: &Path,
         run: ResolvedRun,
@@ -290,7 +293,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Restores what was learned, and the state of the environments without playing their episodes.
+    /// Restores the learned state, and the state of the environments without playing their episodes.
     fn take_over(&mut self, state: &SavedState, tensors: &Tensors) -> Result<(), String> {
         let act_len = self.collector.spec().action.len() as u64;
         let Self { agent, algorithm, collector: Collector { normalizer, workers, .. }, .. } = self;
@@ -302,7 +305,7 @@ impl<'a> Trainer<'a> {
             let replay = tensors.replay(i)?;
             if Some(replay.len() as u64) != env.running.len.checked_mul(act_len) {
                 return Err(format!(
-                    "environment {i} has {} numbers of actions for a running episode of {} steps",
+                    "environment {i} has {} action values, which do not fit a running episode of {} steps",
                     replay.len(),
                     env.running.len
                 ));
@@ -321,7 +324,7 @@ impl<'a> Trainer<'a> {
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
         let covered = Covered::of(&self.run, recorder.hashes());
         let saved = checkpoint::save(&root, u64::from(self.epoch), &files, Some(&covered));
-        // a folder that was moved during the save is the reason, not the file that is missing then
+        // if the folder was moved during the save, report that and not the file that is then missing
         self.hash = Some(saved.map_err(|e| lock.check_place().err().unwrap_or(e))?);
         Ok(())
     }
@@ -333,7 +336,7 @@ fn columns(run: &ResolvedRun) -> Result<Vec<Metric>, LabError> {
     Ok(EpochRecord::columns(&algorithm.metrics(), run.train.eval_every > 0))
 }
 
-/// Refuses the checkpoint of another run.
+/// Returns an error if the checkpoint belongs to another run.
 fn check_fits(run: &ResolvedRun, state: &SavedState) -> Result<(), String> {
     let (task, algo) = (&run.run.task, run.run.algo.as_str());
     if &state.task != task || !epo_algos::is_checkpoint_of(&state.algo, algo) {
@@ -348,7 +351,7 @@ fn check_fits(run: &ResolvedRun, state: &SavedState) -> Result<(), String> {
             state.physics, run.run.physics
         ));
     }
-    // an epoch is shorter where the run once ended, but each environment makes at least one step in it
+    // an epoch is shorter if the run once ended there, but each environment makes at least one step in it
     let envs = run.train.envs;
     let most = u64::from(state.epoch).saturating_mul(run.train.steps_per_epoch as u64);
     let least = u64::from(state.epoch).saturating_mul(envs as u64);
@@ -370,7 +373,7 @@ fn check_fits(run: &ResolvedRun, state: &SavedState) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a record that does not belong to the checkpoint.
+/// Returns an error if the record does not belong to the checkpoint.
 fn check_record(state: &SavedState, found: &ReopenedRecord) -> Result<(), String> {
     let (rows, epochs) = (state.marks.progress_rows, u64::from(state.epoch));
     if rows != epochs {
@@ -392,7 +395,7 @@ struct RankEnvs {
     mine: Range<usize>,
 }
 
-/// Makes the environments of this rank, and refuses a run that does not fit into memory.
+/// Makes the environments of this rank. Returns an error if the run does not fit into memory.
 fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>, ranks: &dyn Ranks) -> Result<RankEnvs, LabError> {
     ranks::check(run, ranks)?;
     let mine = ranks::share(run.train.envs, ranks.rank(), ranks.count());
@@ -403,7 +406,8 @@ fn make_envs(run: &ResolvedRun, make_env: &MakeEnv<'_>, ranks: &dyn Ranks) -> Re
     Ok(RankEnvs { envs, mine })
 }
 
-/// The first checkpoint is written before the first epoch, so a record without one is damaged.
+/// Returns an error if there is a record but no checkpoint. The first checkpoint is written before the first
+/// epoch, so such a folder is damaged.
 fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
     let text = epo_core::open_file(&dir.join("progress.csv"), MOST_RECORD_BYTES);
     let lines = text.map_or(0, |file| BufReader::new(file).lines().map_while(Result::ok).count());
@@ -411,7 +415,7 @@ fn refuse_record_without_checkpoint(dir: &Path) -> Result<(), LabError> {
         return Ok(());
     }
     let why = format!(
-        "its checkpoints are gone, but its record is not (epochs: {}); nothing is overwritten, so begin a new run",
+        "its checkpoints are missing, but it has a record of {} epochs; nothing was overwritten: begin a new run",
         lines - 1
     );
     Err(LabError::run(dir, why))

@@ -1,11 +1,11 @@
 //! The lock on a run folder: at most one process writes to it.
 //!
-//! The lock is an advisory lock (`flock`) on the file `lock` in the folder. The operating system releases it when the
-//! process ends, however it ends, so a killed run never leaves a stale lock behind. On a shared folder it holds across
-//! machines as far as the file system passes such locks on (NFS 4 and the common cluster file systems do).
+//! The lock is an advisory lock (`flock`) on the file `lock` in the folder. The operating system releases it
+//! when the process ends, however it ends, so a killed run never leaves a stale lock behind. On a shared folder
+//! it works across machines if the file system supports this (NFS 4 and the common cluster file systems do).
 //!
-//! The same object notices when the folder is moved or replaced while a run trains ([`RunLock::check_place`]): open
-//! files would follow the folder, new checkpoints would not.
+//! The same object detects that the folder is moved or replaced while a run trains ([`RunLock::check_place`]):
+//! open files would be written to the moved folder, but new checkpoints would not.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
@@ -57,7 +57,7 @@ impl RunLock {
         Ok(Self { id: identity(dir)?, dir: dir.to_owned(), _file: file })
     }
 
-    /// Fails if the folder is no longer the one that was locked: it was moved, deleted or replaced.
+    /// Returns an error if the folder that was locked has been moved, deleted or replaced.
     pub fn check_place(&self) -> Result<(), LabError> {
         match identity(&self.dir) {
             Ok(id) if id == self.id => Ok(()),

@@ -8,7 +8,8 @@
 //! The normaliser computes in f64, as in training. IR version 8, opset 17. The file holds no code, and its bytes depend
 //! on the checkpoint only.
 //!
-//! The messages are those of `onnx.proto`, written by hand: the format is a tag, a length and the bytes of each field.
+//! The protocol-buffer messages of `onnx.proto` are encoded by hand: each field is a tag, a length and its
+//! bytes.
 
 use epo_core::ActionSpace;
 use epo_nn::Head;
@@ -116,7 +117,7 @@ pub fn export(trained: &TrainedPolicy, mode: ActionMode) -> Vec<u8> {
     graph.model(&format!("{} on {}", run.algo, run.task), &metadata)
 }
 
-/// Length of a dimension: fixed, or a name that stands for any length.
+/// Length of a dimension: a fixed length, or a name for a dimension of any length.
 #[derive(Clone, Copy)]
 enum Dim {
     Size(usize),

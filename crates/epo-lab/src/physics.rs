@@ -115,7 +115,7 @@ pub struct MetricComparison {
     /// entry of an observation. It covers the first 50 steps with the same actions, up to the first contact of the
     /// robot.
     pub fast: f64,
-    /// 90 % confidence interval of the mean difference. Both one-sided tests at 5 % succeed if it lies within ± margin.
+    /// 90 % confidence interval of the mean difference. Both one-sided tests at 5 % succeed if it is within ± margin.
     pub difference: [f64; 2],
     /// Largest difference of the means that counts as equivalent.
     pub margin: f64,

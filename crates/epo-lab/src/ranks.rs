@@ -81,12 +81,13 @@ pub(crate) fn check(run: &ResolvedRun, ranks: &dyn Ranks) -> Result<(), ConfigEr
     Err(ConfigError::Value { key: "train.envs".to_owned(), got: envs.to_string(), why })
 }
 
-/// Tells the other ranks how this one fares, and hears how they do. Returns true if any rank was asked to stop.
+/// Tells the other ranks whether this one failed or was asked to stop, and receives the same from them. Returns
+/// true if any rank was asked to stop.
 ///
 /// # Errors
 /// [`LabError::OtherRank`] if another rank failed.
 pub(crate) fn agree(ranks: &mut dyn Ranks, failure: Option<&LabError>, stop: bool) -> Result<bool, LabError> {
-    // a rank that has lost the others does not call them again: they would take it for their next message
+    // a rank that has lost the others sends nothing more: they would mistake it for their next message
     if ranks.count() == 1 || matches!(failure, Some(LabError::RankLost { .. })) {
         return Ok(stop);
     }
@@ -106,25 +107,26 @@ pub(crate) fn agree(ranks: &mut dyn Ranks, failure: Option<&LabError>, stop: boo
     Ok(any)
 }
 
-/// All causes of an error in one line.
+/// Returns an error and all its causes in one line.
 fn explain(error: &LabError) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// What the other ranks need to begin: the configuration, and the files of the checkpoint that the run continues from.
+/// Data that the other ranks need to begin: the configuration, and the files of the checkpoint to continue
+/// from.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) run: ResolvedRun,
-    /// Empty for a run that begins.
+    /// Empty for a new run.
     pub(crate) checkpoint: BTreeMap<String, Vec<u8>>,
 }
 
-/// Version of this program. Ranks of another version do not join.
+/// Version of this program. Ranks of other versions do not join.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Start {
-    /// Sends the start of a run to the other ranks, and waits until all of them have built their environments.
+    /// Sends the data of a run to the other ranks, and waits until all of them have built their environments.
     pub(crate) fn send(&self, ranks: &mut dyn Ranks) -> Result<(), LabError> {
         if ranks.count() == 1 {
             return Ok(());
@@ -142,7 +144,7 @@ impl Start {
         agree(ranks, None, false).map(drop)
     }
 
-    /// Receives the start of a run from rank 0.
+    /// Receives the data of a run from rank 0.
     fn receive(ranks: &mut dyn Ranks) -> Result<Self, LabError> {
         let all = ranks.all_gather(Vec::new())?;
         let mut message = WireReader::new(all.first().ok_or(WireError)?);
@@ -164,7 +166,7 @@ impl Start {
     }
 }
 
-/// Tells the other ranks that the run does not begin. For rank 0, if it fails before it has made a
+/// Tells the other ranks that the run does not begin. Rank 0 calls it if it fails before it has made a
 /// [`Trainer`].
 ///
 /// # Errors
@@ -182,7 +184,7 @@ pub fn call_off(ranks: &mut dyn Ranks, why: &str) -> Result<(), LabError> {
 /// Makes the environments of a task for [`follow`].
 pub type Maker<'a> = dyn Fn(&ResolvedRun) -> Result<Box<MakeEnv<'static>>, LabError> + 'a;
 
-/// Takes part in a run as a rank other than 0, until the run ends or is asked to stop. Rank 0 decides which run it is.
+/// Takes part in a run as a rank other than 0, until the run ends or is asked to stop. Rank 0 chooses the run.
 ///
 /// `threads` is the number of threads of this rank; 0 means one per core.
 ///
@@ -195,7 +197,7 @@ pub fn follow(
     maker: &Maker<'_>,
 ) -> Result<(), LabError> {
     let started = match Start::receive(&mut *ranks) {
-        // rank 0 called the run off, and waits for nobody
+        // rank 0 has called off the run and waits for no answer
         Err(error @ (LabError::OtherRank { .. } | LabError::RankLost { .. })) => return Err(error),
         other => other,
     };

@@ -158,14 +158,14 @@ pub struct RecordHashes {
     pub events: String,
 }
 
-/// What [`Recorder::reopen`] found in the files of a record, up to the checkpoint.
+/// Data that [`Recorder::reopen`] reads from the files of a record, up to the checkpoint.
 #[derive(Debug)]
 pub struct ReopenedRecord {
     /// Number of seconds that the run had taken.
     pub elapsed: f64,
     /// Number of environment steps in the last row; `None` without a row.
     pub steps: Option<f64>,
-    /// What is wrong with the TensorBoard file, if it cannot be read as events of this program.
+    /// Description of the damage if the TensorBoard file cannot be read as events of this program.
     pub broken_events: Option<String>,
 }
 
@@ -178,7 +178,7 @@ pub struct Recorder {
     events: Option<File>,
     events_path: PathBuf,
     event_bytes: u64,
-    /// Hash of the clock-free part of all events.
+    /// Hash of all events, without the parts that depend on the clock.
     event_hash: Sha256,
     columns: Vec<Metric>,
 }
@@ -207,8 +207,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Opens the files of a run at their lengths at a checkpoint, and reads them up to there. It changes nothing:
-    /// [`Recorder::truncate`] removes what is newer.
+    /// Opens the files of a run at their lengths at a checkpoint, and reads them up to there. It changes
+    /// nothing: [`Recorder::truncate`] removes newer data.
     ///
     /// # Errors
     /// If a CSV file cannot be read, is too short or has other columns, or if the epochs of its rows are not 0, 1, 2, …
@@ -251,7 +251,8 @@ impl Recorder {
         events.set_len(self.event_bytes).map_err(LabError::io("truncate", &self.events_path))
     }
 
-    /// Writes the TensorBoard file again from the rows of `progress.csv`. For a file that is damaged or missing.
+    /// Writes the TensorBoard file again from the rows of `progress.csv`, because the file is damaged or
+    /// missing.
     pub(crate) fn rebuild_events(&mut self) -> Result<(), LabError> {
         let part = self.events_path.with_extension("tmp");
         let tb = self.events_path.parent().unwrap_or(&part);
@@ -321,7 +322,7 @@ impl Recorder {
         self.episodes.append(&finished.iter().map(line).collect::<String>())
     }
 
-    /// Waits until all data is on the disk, and returns the length of each file.
+    /// Waits until all data is written to the disk, and returns the length of each file.
     pub fn sync(&self) -> Result<Marks, LabError> {
         self.progress.sync()?;
         self.episodes.sync()?;
@@ -355,7 +356,8 @@ fn hash_event(hash: &mut Sha256, data: &[u8]) {
     }
 }
 
-/// Hashes the clock-free part of the first `bytes` bytes of a TensorBoard file. The text says what is wrong with it.
+/// Returns a hash of the first `bytes` bytes of a TensorBoard file, without the parts that depend on the clock.
+/// The text describes the damage, if there is any.
 fn hash_events(path: &Path, bytes: u64) -> Result<(Sha256, Option<String>), LabError> {
     let mut hash = Sha256::new();
     let file = match epo_core::open_file(path, MOST_RECORD_BYTES) {

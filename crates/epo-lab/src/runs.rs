@@ -106,7 +106,7 @@ fn config_text(dir: &Path) -> Result<String, LabError> {
     })
 }
 
-/// Refuses a run of EPO of version 0.3 or earlier: its penalty cannot be continued.
+/// Returns an error for a run of EPO of version 0.3 or earlier: its penalty cannot be continued.
 pub(crate) fn refuse_old_penalty(dir: &Path) -> Result<(), LabError> {
     let old = config_text(dir)?.parse().is_ok_and(|table| epo_algos::has_old_penalty(&table));
     if !old {

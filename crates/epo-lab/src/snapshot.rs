@@ -1,6 +1,6 @@
-//! What a checkpoint of a run has learned, and where its environments stood, to be read by other programs.
+//! The learned networks of a checkpoint and the state of its environments, for other programs to read.
 //!
-//! [`crate::train::Trainer`] continues a run; a [`Snapshot`] only looks at it and needs no lock.
+//! [`crate::train::Trainer`] continues a run; a [`Snapshot`] only reads it and needs no lock.
 
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use signal_hook::flag;
 ///
 /// SIGUSR1 is what `mpirun` passes on to the ranks of a run; on other signals it kills them.
 ///
-/// Ending at once is safe at any time: it loses no more than `kill -9` would. A run on a cluster ignores a second SIGTERM,
-/// because Slurm sends it to the script and to every process below it.
+/// Ending at once is safe at any time: no more is lost than by `kill -9`. A run on a cluster ignores a second
+/// SIGTERM, because Slurm sends it to the script and to every process below it.
 ///
 /// SIGXFSZ (a file grew past the limit of the process) is caught as well, so that the write fails with an error
 /// instead of killing the process.

@@ -82,7 +82,7 @@ pub(crate) fn clock_free(event: &[u8]) -> Option<Vec<u8>> {
     Some(kept)
 }
 
-/// Reads the next event from a file: its data, after a check of both checksums.
+/// Reads the next event from a file, checks both checksums and returns its data.
 ///
 /// # Errors
 /// A text that says what is wrong with the record, or the error of the system.

@@ -108,7 +108,7 @@ impl std::fmt::Debug for Trainer<'_> {
     }
 }
 
-/// The end of a training.
+/// The result of [`Trainer::train`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// Hash of the last checkpoint.
@@ -118,8 +118,9 @@ pub struct End {
 }
 
 impl Trainer<'_> {
-    /// Trains to the end of the run, or until `stop` is set: then the current epoch is finished and saved first. `watch`
-    /// sees each row, on rank 0. If the run has several ranks, all of them must call it, and `stop` may be set on any.
+    /// Trains to the end of the run, or until `stop` is set. In that case the current epoch is finished and
+    /// saved first. On rank 0, `watch` receives each row. If the run has several ranks, all of them must call
+    /// this function, and `stop` may be set on any of them.
     ///
     /// # Errors
     /// If an environment fails, a number is not finite, a file cannot be written, or another rank fails or is lost.
@@ -135,7 +136,7 @@ impl Trainer<'_> {
             }
             // read once, so that the loop never ends without a save
             let agreed = agree(&mut *self.ranks, row.as_ref().err(), stop.load(Relaxed));
-            row?; // the error of this rank says more than what the others heard of it
+            row?; // the rank's own error is more precise than the one it shared
             stopping = agreed?;
             if stopping && !due {
                 self.save()?;
@@ -145,8 +146,8 @@ impl Trainer<'_> {
         Ok(End { hash, finished: self.is_finished() })
     }
 
-    /// Makes one epoch, recorded and not saved. `elapsed` returns the seconds of the run so far. The row is `None` on
-    /// ranks other than 0.
+    /// Makes and records one epoch, but saves no checkpoint. `elapsed` returns the seconds of the run so far.
+    /// The row is `None` on ranks other than 0.
     pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Option<Row>, LabError> {
         let (epoch, steps, clock) = (self.next_epoch(), self.run.steps_of_epoch(self.steps), Instant::now());
 
@@ -188,11 +189,11 @@ impl Trainer<'_> {
             total_s: self.elapsed,
         };
         let Some(folder) = &mut self.folder else { return Ok(None) };
-        folder.lock.check_place()?; // rows would follow a folder that was moved, the next checkpoint would not
+        folder.lock.check_place()?; // a moved folder would still get rows, but no checkpoints
         folder.recorder.record(&record, &self.episodes, &report).map(Some)
     }
 
-    /// Plays the evaluation episodes if one is due after this epoch.
+    /// Plays the evaluation episodes if an evaluation is due after this epoch.
     fn evaluate_if_due(&self) -> Result<Option<Vec<Episode>>, LabError> {
         let train = &self.run.train;
         if train.eval_every == 0 || !self.epoch.is_multiple_of(train.eval_every) {

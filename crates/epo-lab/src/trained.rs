@@ -39,7 +39,8 @@ impl TrainedPolicy {
     /// Loads the policy of a run folder.
     ///
     /// # Errors
-    /// If the folder is no run or is damaged, or its task is neither published nor described in the folder.
+    /// If the folder is not a run folder or is damaged, or its task is neither in the registry nor described in
+    /// the folder.
     pub fn load(dir: &Path) -> Result<Self, LabError> {
         let run = runs::read_config(dir)?;
         let spec = env_spec(dir, &run)?;
@@ -111,8 +112,9 @@ impl TrainedPolicy {
         actions
     }
 
-    /// Returns what every critic estimates for observations (`[rows][obs_len]`), by name: `reward`, `cost` (the expected
-    /// discounted cost, V_N in the paper), `cost_far` (V_F of EPO's Penalty Metric Network) or `cost_variance`.
+    /// Returns the estimates of every critic for observations (`[rows][obs_len]`), by name: `reward`, `cost`
+    /// (the expected discounted cost, V_N in the paper), `cost_far` (V_F of EPO's Penalty Metric Network) or
+    /// `cost_variance`.
     ///
     /// # Panics
     /// If the length of `obs` is not a whole number of observations.
@@ -150,8 +152,8 @@ impl TrainedPolicy {
     }
 }
 
-/// File in the folder of a run on an environment that a program brought: its sizes and its action space. Runs on tasks
-/// of the registry have none.
+/// Name of the file with the sizes and the action space of an environment that is not in the registry. Runs on
+/// tasks of the registry do not have it.
 const ENV_FILE: &str = "env.json";
 
 /// The content of `env.json`.

@@ -1,4 +1,4 @@
-//! A run folder that someone changed is noticed when the run is resumed.
+//! Claim: changes that someone made to a run folder are noticed when the run is resumed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -218,7 +218,7 @@ fn a_checkpoint_that_does_not_fit_its_run_is_refused() {
         ("has 600 steps, but the checkpoint has 596", 3, |files| {
             change_state(files, "\"steps\": 600", "\"steps\": 596");
         }),
-        ("numbers of actions for a running episode of", 3, |files| {
+        ("action values, which do not fit a running episode of", 3, |files| {
             let text = String::from_utf8(files["state.json"].clone()).unwrap();
             let at = text.rfind("\"len\": ").unwrap();
             files.insert(

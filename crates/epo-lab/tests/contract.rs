@@ -132,7 +132,7 @@ fn a_record_without_checkpoints_is_not_overwritten() {
     let record = std::fs::read(dir.path().join("progress.csv")).unwrap();
     std::fs::remove_dir_all(dir.path().join("checkpoint")).unwrap();
     let error = Trainer::resume(dir.path(), ResumeOptions::default(), &walk).unwrap_err().to_string();
-    assert!(error.contains("checkpoints are gone"), "{error}");
+    assert!(error.contains("checkpoints are missing"), "{error}");
     assert_eq!(std::fs::read(dir.path().join("progress.csv")).unwrap(), record);
 }
 

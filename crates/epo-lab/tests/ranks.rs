@@ -19,7 +19,7 @@ use epo_lab::ranks::{Ranks, call_off, follow};
 use epo_lab::runs::task_maker;
 use epo_lab::train::{End, ResumeOptions, Trainer};
 
-/// A rank that talks to the others over channels.
+/// A rank that exchanges messages with the others over channels.
 struct ChannelRanks {
     rank: usize,
     to: Vec<Sender<Vec<u8>>>,
@@ -86,14 +86,14 @@ fn ranks(count: usize) -> Vec<ChannelRanks> {
     all
 }
 
-/// What rank 0 does.
+/// The way in which rank 0 begins.
 enum Begin<'a> {
     Create(Box<ResolvedRun>),
     Resume,
     CallOff(&'a str),
 }
 
-/// Runs rank 0 in this thread and each other rank in its own. Returns what each of them ended with.
+/// Runs rank 0 in this thread and each other rank in its own. Returns the result of each of them.
 ///
 /// `stop` is the number of the rank that is asked to stop before it begins.
 fn run(
@@ -136,8 +136,8 @@ fn record(dir: &Path) -> (Vec<Vec<String>>, String) {
     (rows(dir), std::fs::read_to_string(dir.join("episodes.csv")).unwrap())
 }
 
-/// This test fails if an environment is stepped by no rank or by two, if the parts of the batch are put in another order,
-/// or if a part of the state of an environment is not sent: the checkpoint has all of it.
+/// This test fails if an environment is stepped by no rank or by two, if the parts of the batch are put in
+/// another order, or if a part of the state of an environment is not sent.
 #[test]
 fn every_algorithm_learns_the_same_on_any_number_of_ranks() {
     for algo in algorithms() {

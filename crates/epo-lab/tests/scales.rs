@@ -1,8 +1,8 @@
 //! Claim: EPO's decisions do not depend on the units of reward and cost.
 //!
-//! A run whose costs and limit, or whose rewards, are multiplied by a power of two moves the policy to the same bits.
-//! With other factors numbers round differently, and a chaotic process doubles the difference again and again. So the
-//! weights of the cost are compared within 10⁻⁴ over a few epochs.
+//! If all costs and the limit, or all rewards, are multiplied by a power of two, the policy stays
+//! bit-identical. With other factors the numbers round differently, and training amplifies the difference from
+//! epoch to epoch. So the weights of the cost are compared within 10⁻⁴ over a few epochs.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 

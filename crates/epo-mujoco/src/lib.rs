@@ -1,4 +1,4 @@
-//! A small safe interface to the MuJoCo C library: what the tasks need and nothing else.
+//! A small safe interface to the MuJoCo C library, with only the functions that the tasks need.
 //!
 //! A [`Sim`] owns one model and its data. The model is compiled once from trusted MJCF text. Copies of it are cheap
 //! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::place`], [`Sim::reset_placed`]). Names are resolved to
@@ -31,7 +31,7 @@ mod raw;
 pub use library::set_library_dir;
 use raw::Raw;
 
-/// Why a model could not be built.
+/// The reason why a model could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -57,7 +57,7 @@ pub enum Error {
 /// Number of fatal errors inside MuJoCo since the program began, in all threads.
 ///
 /// Such an error ends the call in which it occurs. The simulation returns to its initial state and reports
-/// [`Trouble`], so it costs one episode.
+/// [`Trouble`], so only one episode is lost.
 pub fn fatal_errors() -> u64 {
     raw::fatal_errors()
 }
@@ -74,7 +74,7 @@ id!(/// Index of a body; 0 is the world.
 id!(/// Index of a geom.
     GeomId);
 
-/// What went wrong in a simulation since its last reset.
+/// An error in a simulation since its last reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A position, velocity or acceleration became huge or not finite, and MuJoCo returned to the initial state.
@@ -183,8 +183,8 @@ impl Sim {
     /// `mj_step2`: gives the same result as [`step`](Self::step) if only controls have changed since the last
     /// [`forward`](Self::forward) pass.
     ///
-    /// It does not compute again what depends on positions and velocities only, and it does not check them (see
-    /// [`check_state`](Self::check_state)). Only for Euler integration.
+    /// It does not compute the quantities again that depend only on positions and velocities, and it does not
+    /// check them (see [`check_state`](Self::check_state)). Only for Euler integration.
     pub fn step_from_forward(&mut self) {
         self.raw.step2();
     }
@@ -242,7 +242,7 @@ impl Sim {
         self.raw.check_acceleration();
     }
 
-    /// What went wrong since the last reset, if anything.
+    /// Returns the error since the last reset, if there is one.
     pub fn trouble(&self) -> Option<Trouble> {
         match self.raw.trouble() {
             0 => None,
@@ -275,8 +275,8 @@ impl Sim {
         self.raw.geom_quat_mut()[geom.0] = quat;
     }
 
-    /// Computes again what the model derives from its initial state (weights, relative poses of welds), and returns to
-    /// that state.
+    /// Computes the quantities again that the model derives from its initial state (weights, relative poses of
+    /// welds), and returns to that state.
     ///
     /// The result is bit-equal to compiling the model with the bodies where they were placed.
     pub fn reset_placed(&mut self) {

@@ -29,15 +29,15 @@ unsafe extern "C" {
 /// Folder that a program has named with [`set_library_dir`].
 static NAMED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Sets a folder in which the library is looked for, after `MUJOCO_LIB_DIR` and before the folder of the program.
+/// Sets a folder in which the library is searched, after `MUJOCO_LIB_DIR` and before the folder of the program.
 ///
-/// It is for a shared object that brings the library along, such as a Python module: the program is then the Python
+/// It is for a shared object that contains the library, such as a Python module: the program is then the Python
 /// interpreter. Call it before the first model is compiled; later calls have no effect.
 pub fn set_library_dir(dir: impl Into<PathBuf>) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir.into());
 }
 
-/// Opens the library. All later calls return what the first one did.
+/// Opens the library. All later calls return the result of the first one.
 pub(crate) fn open() -> Result<(), Error> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     OPENED.get_or_init(|| try_each(&candidates())).clone().map_err(Error::Library)
@@ -59,7 +59,7 @@ fn candidates() -> Vec<PathBuf> {
     folders.map(|dir| dir.join(NAME)).collect()
 }
 
-/// Opens the first library of the list that can be used. The error names every place and what was wrong there.
+/// Opens the first library of the list that can be used. The error names every place and the problem there.
 fn try_each(paths: &[PathBuf]) -> Result<(), String> {
     let mut tried = String::new();
     for path in paths {
@@ -71,8 +71,8 @@ fn try_each(paths: &[PathBuf]) -> Result<(), String> {
     Err(tried)
 }
 
-/// Refuses a file that is not the library that the program was built with: it could give other results or do harm. The
-/// build folder is trusted, because the build has just checked it.
+/// Returns an error for a file that is not the library that the program was built with: it could give other
+/// results or do harm. The build folder is trusted, because the build has just checked it.
 fn check(path: &Path) -> Result<(), String> {
     if !path.is_file() {
         return Err("no such file".into());
@@ -94,8 +94,8 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Undoes the only change that the wheel of the Python package makes to the library: its SONAME, the name of the file, is
-/// written with an `e` instead of the `m`.
+/// Undoes the only change that the wheel of the Python package makes to the library: its SONAME (the name of
+/// the file) has an `e` instead of the `m`.
 fn restore_name(bytes: &mut [u8]) {
     let name = format!("\0{NAME}\0").into_bytes();
     let changed: Vec<u8> = name.iter().map(|b| if *b == b'm' { b'e' } else { *b }).collect();
@@ -139,7 +139,7 @@ mod tests {
         assert!(line.contains(HASH) && line.contains("build the program with MUJOCO_LIB_DIR"), "{line}");
     }
 
-    /// This test fails if the copy in a wheel is refused: it has a SONAME of its own, and no other difference.
+    /// This test fails if the copy in a wheel is refused. The copy has its own SONAME and no other difference.
     #[test]
     fn the_library_of_a_wheel_is_the_library_of_the_build() {
         let mut bytes = std::fs::read(Path::new(BUILT_WITH).join(NAME)).unwrap();

@@ -139,7 +139,7 @@ sizes! {
     nsensordata = epo_nsensordata;
 }
 
-/// Declares arrays of the model or the data: a reader and, where it is named, a writer.
+/// Declares arrays of the model or the data: a reader and, if it is named, a writer.
 macro_rules! arrays {
     ($($of:ident $pointer:ident { $($name:ident $(, $name_mut:ident)?: [$item:ty; $len:ident] = $function:ident;)* })*) => {
         $(
@@ -203,13 +203,13 @@ arrays! {
     }
 }
 
-/// The slice of a C array, which has no address if it is empty.
+/// Returns the slice of a C array. An empty array has no address.
 unsafe fn slice<'a, T>(first: *mut T, len: usize) -> &'a [T] {
     // SAFETY: the caller promises `len` items at `first` that live long enough.
     if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(first, len) } }
 }
 
-/// As [`slice`], to be written.
+/// Does the same as [`slice`] for writing.
 unsafe fn slice_mut<'a, T>(first: *mut T, len: usize) -> &'a mut [T] {
     // SAFETY: the caller promises `len` items at `first` that live long enough and that nobody else uses.
     if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(first, len) } }
@@ -239,7 +239,7 @@ impl Raw {
         Self::of_model(NonNull::new(model).ok_or(Error::Allocate)?)
     }
 
-    /// Takes the model over.
+    /// Takes ownership of the model and makes its data.
     fn of_model(model: NonNull<Model>) -> Result<Self, Error> {
         // SAFETY: the model is valid and owned by this function.
         let data = unsafe { epo_make_data(model.as_ptr()) };

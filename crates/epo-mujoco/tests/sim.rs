@@ -207,8 +207,8 @@ fn too_many_contacts_for_the_arena_are_reported() {
     assert!(!Path::new("MUJOCO_LOG.TXT").exists());
 }
 
-/// A fatal error inside MuJoCo would end the process, and this test with it, if its call were not left by a jump. Fails
-/// also if the simulation cannot be used afterwards, or if its memory is not empty again.
+/// Without the jump out of the call, a fatal error inside MuJoCo would end the process, and this test with it.
+/// The test also fails if the simulation cannot be used afterwards, or if its memory is not empty again.
 #[test]
 fn a_fatal_error_inside_mujoco_costs_one_episode() {
     let balls: String = (0..20)
@@ -220,7 +220,7 @@ fn a_fatal_error_inside_mujoco_costs_one_episode() {
         })
         .collect();
     let (mut fatal, mut whole) = (0, 0);
-    // the stack of a step is too small in some of these sizes; the size at which this begins is MuJoCo's affair
+    // the stack of a step is too small for some of these sizes; which ones depends on MuJoCo
     for kilobytes in [20, 30, 40, 60, 80, 120, 200, 400, 2000] {
         let xml = format!(
             "<mujoco><size memory='{kilobytes}K'/><worldbody><geom type='plane' size='9 9 .1'/>{balls}</worldbody></mujoco>"

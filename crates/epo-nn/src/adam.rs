@@ -36,7 +36,7 @@ impl Adam {
         self.step_with(Arch::new(), params, grad, lr);
     }
 
-    /// [`step`](Self::step) with the given instruction set.
+    /// Does the same as [`step`](Self::step) with the given instruction set.
     pub(crate) fn step_with(&mut self, arch: Arch, params: &mut [f32], grad: &[f32], lr: f64) {
         assert_eq!(params.len(), self.m.len(), "parameters");
         assert_eq!(grad.len(), self.m.len(), "gradient");
@@ -177,7 +177,7 @@ pub fn add_l2_and_clip(grad: &mut [f32], params: &[f32], c: f64, max_norm: f64) 
     add_l2_and_clip_with(Arch::new(), grad, params, c, max_norm)
 }
 
-/// [`add_l2_and_clip`] with the given instruction set.
+/// Does the same as [`add_l2_and_clip`] with the given instruction set.
 pub(crate) fn add_l2_and_clip_with(
     arch: Arch,
     grad: &mut [f32],

@@ -1,4 +1,4 @@
-//! Measurement of the time of one update, against the multiply-add peak of the core.
+//! Measurement of the time of one update, compared with the multiply-add peak of the core.
 //!
 //! An update is forward, backward and Adam on a loaded minibatch, including the copies of the new weights that the
 //! kernels need. Only the multiply-adds of the matrix products count as work:
@@ -7,9 +7,9 @@
 //! flops = 2 · rows · Σ_l (2 in_l out_l + [l > 0] in_l out_l)        forward, ∂W, and ∂h except for the first layer
 //! ```
 //!
-//! The peak is measured in the same run, with independent `f32` multiply-adds in registers. What is compared is
-//! measured in short blocks that alternate. The result is the fastest block of each, so blocks in which another
-//! process used the core do not count.
+//! The peak is measured in the same run, with independent `f32` multiply-adds in registers. Both are measured
+//! in short blocks that alternate. The result is the fastest block of each, so blocks in which another process
+//! used the core do not count.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub fn update(sizes: &[usize], rows: usize) -> UpdateBench {
     }
 }
 
-/// How much slower a step of a critic becomes while it learns that all its targets are zero.
+/// Returns how much slower a step of a critic becomes while it learns that all its targets are zero.
 ///
 /// Two critics are trained for 12,000 steps each, one with random targets and one with zero targets. For each thousand
 /// steps, the time of the second is divided by the time of the first. The result is the largest of these ratios. It is
@@ -91,7 +91,7 @@ pub fn zero_target_ratio(sizes: &[usize], rows: usize) -> f64 {
     worst
 }
 
-/// A critic that is trained as the algorithms do it, always on the same minibatch.
+/// A critic that is trained as in the algorithms, always on the same minibatch.
 pub(crate) struct Critic {
     pub(crate) net: Mlp,
     pub(crate) adam: Adam,

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 /// Number of `f32` in a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// Zeroed `f32` storage whose first element lies on a cache line.
+/// Zeroed `f32` storage whose first element is at the start of a cache line.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     data: Vec<f32>,
@@ -14,7 +14,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `len` zeros.
+    /// Returns a buffer of `len` zeros.
     pub(crate) fn new(len: usize) -> Self {
         let data = vec![0.0; len + LINE];
         let start = data.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE); // elements

@@ -18,7 +18,7 @@ pub struct Dist {
 }
 
 impl Default for Dist {
-    /// Distributions at no state.
+    /// Returns distributions for an empty list of states.
     fn default() -> Self {
         Self { head: Head::Gaussian, rows: Vec::new(), outputs: 1, log_std: Vec::new(), inv_std: Vec::new() }
     }

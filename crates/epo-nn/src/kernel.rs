@@ -73,7 +73,7 @@ pub(crate) struct Factors<'a> {
     pub(crate) depth: usize,
 }
 
-/// What a product does with its result while it is still in the first-level cache.
+/// The operation on the result of a product while it is still in the first-level cache.
 #[derive(Clone, Copy)]
 pub(crate) enum Epilogue<'a> {
     /// Leaves it unchanged.
@@ -300,8 +300,8 @@ fn outer_tile<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// [`outer_product`] for an `n` below the width of a vector, with the same bits. Most of a vector along `j` would be
-/// padding, so the vectors run along `i`. `scratch` holds the transpose of C.
+/// Does the same as [`outer_product`], with the same bits, for an `n` below the width of a vector. Most of a
+/// vector along `j` would be padding, so the vectors run along `i`. `scratch` holds the transpose of C.
 #[inline(always)]
 pub(crate) fn outer_product_narrow<S: Simd>(
     simd: S,

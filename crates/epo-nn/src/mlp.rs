@@ -90,8 +90,8 @@ pub struct Tensor {
 
 /// Buffers of forward and backward passes: the loaded rows, their activations and scratch space.
 ///
-/// Made by [`Mlp::workspace`]; it serves every network of the same sizes. It allocates only when more rows are loaded
-/// than ever before.
+/// [`Mlp::workspace`] makes it, and it works for every network of the same sizes. It allocates only when more
+/// rows are loaded than ever before.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     /// `[h_l 1]` of all loaded rows.
@@ -130,12 +130,13 @@ impl Mlp {
         Self::with_tail(sizes, 0, stream)
     }
 
-    /// [`new`](Self::new) with `tail` more parameters at the end. They are zero, and the network does not use them.
+    /// Does the same as [`new`](Self::new) with `tail` more parameters at the end. They are zero, and the
+    /// network does not use them.
     pub(crate) fn with_tail(sizes: &[usize], tail: usize, stream: &mut Stream) -> Self {
         Self::with_arch(sizes, tail, stream, Arch::new())
     }
 
-    /// [`with_tail`](Self::with_tail) with the given instruction set.
+    /// Does the same as [`with_tail`](Self::with_tail) with the given instruction set.
     pub(crate) fn with_arch(sizes: &[usize], tail: usize, stream: &mut Stream, arch: Arch) -> Self {
         assert!(sizes.len() >= 2, "a network needs an input and an output size");
         assert!(sizes.iter().all(|&n| n > 0), "sizes are positive: {sizes:?}");
@@ -246,8 +247,8 @@ impl Mlp {
 
     /// Writes the gradient of `Σ_i dout_i · y_i` to `grad`, for the rows of the last [`forward`](Self::forward).
     ///
-    /// `dout` is `[rows][outputs]`, with the derivative of the loss by each output; see [`narrow`] for conversions
-    /// from `f64`. `grad` is as long as the parameters; what it held is overwritten.
+    /// `dout` is `[rows][outputs]`, with the derivative of the loss by each output; see [`narrow`] for
+    /// conversions from `f64`. `grad` is as long as the parameters; its earlier content is overwritten.
     ///
     /// # Panics
     /// If a length differs.

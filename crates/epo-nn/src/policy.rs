@@ -202,8 +202,9 @@ impl Policy {
         &ws.logp
     }
 
-    /// Writes the gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` to `grad`, for the rows of the last
-    /// [`log_prob`](Self::log_prob). `H̄` is the mean entropy. What `grad` held is overwritten.
+    /// Writes the gradient of `Σ_i dlogp_i ln π(a_i|s_i) − entropy_coef · H̄` to `grad`, for the rows of the
+    /// last [`log_prob`](Self::log_prob). `H̄` is the mean entropy. The earlier content of `grad` is
+    /// overwritten.
     ///
     /// # Panics
     /// If a length differs.

@@ -1,4 +1,4 @@
-//! Flushing of tiny numbers to zero, so that no kernel meets a subnormal number.
+//! Flushing of tiny numbers to zero, so that no kernel processes a subnormal number.
 //!
 //! An `f32` below 1.2e-38 is subnormal. Intel processors handle each operation on such a number in microcode, about
 //! a hundred times slower than usual. A critic whose targets are all zero drives its weights, gradients and Adam's
@@ -98,9 +98,9 @@ mod tests {
         }
     }
 
-    /// This test fails if tiny weights or first moments are not set to zero. It does not see the other places:
-    /// gradients are set to zero twice, and second moments decay too slowly. The tests of Adam and of the kernels check
-    /// each place alone.
+    /// This test fails if tiny weights or first moments are not set to zero. It does not detect the other
+    /// places: gradients are set to zero twice, and second moments decay too slowly. The tests of Adam and of
+    /// the kernels check each place alone.
     #[test]
     fn a_critic_with_zero_targets_meets_no_subnormal_number() {
         let mut critic = Critic::new(&[7, 24, 24, 1], 32, 0.0);

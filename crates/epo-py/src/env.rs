@@ -12,7 +12,7 @@ use crate::error;
 /// Observation, reward, cost, terminated, truncated.
 type StepResult<'py> = (Bound<'py, PyArray1<f64>>, f64, f64, bool, bool);
 
-/// An environment, and what is needed to repeat its running episode.
+/// An environment, with the seed and the actions that repeat its running episode.
 #[pyclass(module = "epo._epo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Env {

@@ -21,7 +21,7 @@ use epo_lab::runs;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Sets the folder of the MuJoCo library that the package brings along.
+/// Sets the folder of the MuJoCo library that the package contains.
 #[pyfunction]
 fn set_library_dir(dir: PathBuf) {
     epo_mujoco::set_library_dir(dir);
@@ -85,7 +85,7 @@ fn read_config(dir: PathBuf) -> PyResult<String> {
     Ok(serde_json::to_string(&table).unwrap_or_default())
 }
 
-/// Panics, so that a test can see what Python gets to see.
+/// Panics, so that a test can check what Python receives.
 #[pyfunction]
 fn panic(text: &str) {
     panic!("{text}");

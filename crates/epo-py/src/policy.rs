@@ -95,7 +95,7 @@ impl Policy {
         self.policy.algorithm_state().to_string()
     }
 
-    /// Begins the random numbers of sampled actions anew.
+    /// Sets the seed of the random numbers of sampled actions.
     fn seed(&self, seed: u64) {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Stream::new(seed, Purpose::Action, 0);
     }

@@ -1,7 +1,8 @@
 //! An environment that is written in Python, as an [`Env`].
 //!
-//! The Python side (`epo/_adapter.py`) brings any Gymnasium environment into one form: `describe()`, `reset(seed)`,
-//! `step(action)` and `close()`. An exception is kept, so that the caller of a training sees it as the cause.
+//! The Python side (`epo/_adapter.py`) adapts any Gymnasium environment to one interface: `describe()`,
+//! `reset(seed)`, `step(action)` and `close()`. An exception is kept, so that the caller of a training sees it
+//! as the cause.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,7 +79,7 @@ impl Env for PythonEnv {
             return Err(EnvError::NeedsReset);
         }
         self.spec.action.check(action)?;
-        self.running = false; // until the step is whole
+        self.running = false; // until the step is complete
         let step = Python::attach(|py| {
             let action = PyArray1::from_slice(py, action);
             let result = self.env.bind(py).call_method1("step", (action,))?;
@@ -100,7 +101,7 @@ impl Env for PythonEnv {
 
 impl Drop for PythonEnv {
     fn drop(&mut self) {
-        // an environment that cannot be closed is none of the caller's business any more
+        // an error while closing an environment is ignored
         Python::attach(|py| self.env.call_method0(py, "close").map(|_| ()).unwrap_or_default());
     }
 }
@@ -109,7 +110,7 @@ impl Drop for PythonEnv {
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, make_env: Py<PyAny>) -> PyResult<Vec<String>> {
     let raised = Raised::default();
-    // the first one outside the checker, which cannot report that there is none
+    // the first environment is made here, because the checker cannot report that `make` fails
     if let Err(error) = py.detach(|| make(&make_env, &raised).map(drop)) {
         return Err(take(&raised).unwrap_or_else(|| error::env(&error)));
     }
@@ -128,7 +129,7 @@ pub(crate) fn take(raised: &Raised) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Stands for an environment that could not be made a second time.
+/// A placeholder for an environment that could not be made a second time.
 struct Broken(EnvError);
 
 impl Env for Broken {

@@ -1,7 +1,7 @@
 //! Training and evaluation, called from Python.
 //!
-//! The work runs on a thread of its own. The thread that called waits without the interpreter lock, runs the callbacks,
-//! and asks Python for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised.
+//! The work runs on its own thread. The calling thread waits without the interpreter lock, runs the callbacks,
+//! and checks for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -24,10 +24,10 @@ use pyo3::types::PyDict;
 use crate::python_env::{self, Raised};
 use crate::{env, error};
 
-/// How often the caller asks for signals.
+/// Interval at which the caller checks for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What the work tells its caller. The work waits until the caller has answered.
+/// A message from the work to its caller. The work waits until the caller has answered.
 enum Event {
     /// The run folder, steps done, steps in all, and notes about the beginning.
     Started(PathBuf, u64, u64, Vec<String>),
@@ -35,7 +35,7 @@ enum Event {
     Row(Vec<(&'static str, Option<f64>)>),
 }
 
-/// The end of the work that waits for answers of its caller.
+/// Sends the events of the work to its caller and waits for the answers.
 struct Reporter {
     events: Sender<Event>,
     answers: Receiver<()>,
@@ -142,14 +142,14 @@ fn maker(
     })
 }
 
-/// Where a training begins.
+/// A run to train: a new one, or one to continue.
 enum Start {
     New { run: Box<ResolvedRun>, runs: PathBuf, name: Option<String> },
     Resume { dir: PathBuf, options: ResumeOptions },
 }
 
-/// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`, `accept_changes`). Returns the folder, the
-/// hash and whether the run is finished.
+/// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`,
+/// `accept_changes`). Returns the folder, the hash and whether the run is finished.
 ///
 /// `on_start(folder, steps done, steps in all, notes)` is called once. `on_row(row)` is called after each epoch; if it
 /// returns `False`, the run saves and stops.

@@ -26,7 +26,7 @@ struct Inner {
     envs: Vec<TaskEnv>,
     threads: usize,
     pool: Option<rayon::ThreadPool>,
-    /// Process that started the threads. A process that was forked has none of them.
+    /// Process that started the threads. A forked process has none of these threads.
     pid: u32,
 }
 
@@ -84,7 +84,7 @@ impl VecEnv {
     }
 }
 
-/// What one environment reads and writes in a step.
+/// The inputs and outputs of one environment in a step.
 struct Job<'a> {
     index: usize,
     env: &'a mut TaskEnv,

@@ -175,7 +175,7 @@ def test_gymnasium_can_vectorise_the_single_environment():
     [
         ({"num_envs": 0}, "at least 1"),
         ({"autoreset_mode": "disabled"}, "next_step"),
-        ({"render_mode": "human"}, "draws no pictures"),
+        ({"render_mode": "human"}, "cannot be rendered"),
     ],
 )
 def test_bad_arguments_of_a_vector(kwargs, text):

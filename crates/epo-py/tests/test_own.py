@@ -116,7 +116,7 @@ def test_an_environment_that_remembers_is_refused(tmp_path):
     "make, text",
     [
         (lambda: Line(no_cost=True), "info has no 'cost'"),
-        (lambda: 7, "no Gymnasium environment"),
+        (lambda: 7, "not a Gymnasium environment"),
         (lambda: 1 / 0, "division by zero"),
     ],
 )

@@ -1,4 +1,4 @@
-//! Where on the floor costs were paid, over many episodes.
+//! Map of the places on the floor where costs were paid, over many episodes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +58,7 @@ impl Env for Noted {
 }
 
 impl CostMap {
-    /// The map of these places. Their order does not matter.
+    /// Returns the map of these places. Their order does not matter.
     pub(crate) fn of(places: &Places, episodes: usize) -> Self {
         let mut places = places.lock().unwrap_or_else(PoisonError::into_inner).clone();
         places.retain(|place| place.iter().all(|v| v.is_finite()));

@@ -49,9 +49,9 @@ pub enum Choice {
     Evaluation(usize),
     /// The episode with this seed.
     Seed(u64),
-    /// So many episodes of the evaluation with the highest costs, worst first.
+    /// This number of evaluation episodes with the highest costs, worst first.
     Worst(usize),
-    /// So many episodes of the evaluation with the highest returns, best first.
+    /// This number of evaluation episodes with the highest returns, best first.
     Best(usize),
     /// An episode of training.
     Training {
@@ -62,7 +62,7 @@ pub enum Choice {
     },
 }
 
-/// What to replay, and how.
+/// Episodes to replay, and settings for playing them.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Run folder.
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// One episode of one policy, with what the page says about it.
+/// One episode of one policy, with its description for the page.
 #[derive(Clone, Debug)]
 pub struct PlayedEpisode {
     /// Run folder, as text.
@@ -144,17 +144,17 @@ pub struct Replay {
 /// Returns one page with one episode of a run, for the newest checkpoint or the one with this number.
 ///
 /// # Errors
-/// As [`replay`].
+/// The errors of [`replay`].
 pub fn html(run: &Path, checkpoint: Option<u64>, choice: Choice) -> Result<String, LabError> {
     let request = Request { checkpoint, choice, ..Request::new(run) };
     Ok(replay(&request, &Watch::default())?.to_html())
 }
 
-/// Plays the episodes that are asked for.
+/// Plays the requested episodes.
 ///
 /// # Errors
-/// If a folder is no run, a checkpoint is missing or damaged, the two runs have different tasks, an episode does not exist,
-/// or `watch.stop` is set.
+/// If a folder is not a run folder, a checkpoint is missing or damaged, the two runs have different tasks, an
+/// episode does not exist, or `watch.stop` is set.
 pub fn replay(request: &Request, watch: &Watch) -> Result<Replay, LabError> {
     let mut first = Side::open(&request.run, request.checkpoint, request.physics)?;
     let mut second =
@@ -303,7 +303,7 @@ impl Side {
         let which = format!(
             "Training episode of row {row}: environment {env}, episode {number}, ended at step {step}."
         );
-        // a run keeps its physics, and so does what is repeated from it
+        // a run keeps its physics, so its episodes are repeated with that physics
         let mut training_env = epo_tasks::make_with(&self.run.run.task, self.run.run.physics)?;
         for checkpoint in checkpoint::numbers(&self.dir.join("checkpoint"))? {
             let Ok(snapshot) = Snapshot::read(&self.dir, &self.run, self.env.spec(), Some(checkpoint)) else {

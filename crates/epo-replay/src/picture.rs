@@ -264,7 +264,7 @@ impl Scene<'_> {
                 canvas.line(&[to([centre[0] - far, y]), to([centre[0] + far, y])], colours.grid, 1.0, None);
             }
         }
-        // what lies on the floor, then the path, then what stands on it
+        // objects on the floor, then the path, then standing objects
         let flat = |geom: &&Geom| geom.rgba[3] < 0.9;
         let shown = || recording.geoms.iter().filter(|g| !matches!(g.shape, Shape::Plane | Shape::Other));
         shown().filter(flat).for_each(|geom| self.geom(&mut canvas, geom, now, &to, scale));
@@ -278,7 +278,7 @@ impl Scene<'_> {
             let ring = circle(to(at), (if recording.runs { 0.5 } else { 0.22 } * scale) as f32);
             canvas.line(&ring, colours.cost, 3.0, None);
         }
-        // above and below the scene: these also cover what reaches out of it
+        // above and below the scene; these areas also cover parts that extend beyond the scene
         canvas.fill(&square(0.0, 0.0, SIDE, HEAD), colours.paper, 1.0);
         canvas.fill(&square(0.0, HEAD + SIDE, SIDE, FOOT), colours.paper, 1.0);
         self.words(&mut canvas, now, paid, colours);

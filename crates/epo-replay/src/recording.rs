@@ -16,14 +16,14 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// A distance or speed that tells how the task goes.
+/// A distance or speed that shows the progress of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
     /// Name for the viewer.
     pub name: &'static str,
     /// Unit.
     pub unit: &'static str,
-    /// The value above which a step costs, if there is one.
+    /// The value above which a step has a cost, if there is one.
     pub limit: Option<f64>,
     /// One number per frame.
     pub values: Vec<f64>,
@@ -54,7 +54,7 @@ pub struct Recording {
     pub dt: f64,
     /// Body of the robot, or the torso of a walker.
     pub robot: usize,
-    /// Whether the task is a velocity task, in which the robot runs away from where it started.
+    /// Whether the task is a velocity task, in which the robot runs away from its start.
     pub runs: bool,
     /// The geoms; each belongs to a body.
     pub geoms: Vec<Geom>,
@@ -66,7 +66,7 @@ pub struct Recording {
     pub costs: Vec<f64>,
     /// The parts of the cost of each step.
     pub terms: Vec<Series>,
-    /// Action of each step, as the environment was given it.
+    /// Action of each step, as it was given to the environment.
     pub actions: Vec<Vec<f64>>,
     /// Outputs of the critics at each frame.
     pub values: Vec<Series>,
@@ -108,7 +108,7 @@ pub(crate) struct Actions<'a> {
     pub(crate) stream: &'a mut Stream,
 }
 
-/// What has learned: policy, critics and normaliser.
+/// The learned parts: policy, critics and normaliser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LearnedState<'a> {
     pub(crate) agent: &'a Agent,

@@ -1,11 +1,12 @@
 //! Claim: the page of a replay works in a real browser, headless Chromium.
 //!
 //! - The scene is drawn. Its pixels change from frame to frame, and not while it is paused.
-//! - The marks stand where costs were paid, and the keys work.
+//! - The marks are where costs were paid, and the keys work.
 //! - Nothing is fetched, and hostile names do not run.
 //!
-//! The browser is `chromium` of the search path, or what the environment variable `EPO_CHROMIUM` names. Without one the
-//! tests say so and pass. `EPO_SCREENSHOTS=DIR` writes a picture of every page that is opened.
+//! The browser is `chromium` of the search path, or the one that the environment variable `EPO_CHROMIUM` names.
+//! Without a browser, the tests say so and pass. `EPO_SCREENSHOTS=DIR` writes a picture of every page that is
+//! opened.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 

@@ -1,5 +1,5 @@
-//! Claim: a replay shows the episodes that the evaluation plays and those that training played, for every task, and its page
-//! is small and holds nothing that could run.
+//! Claim: a replay shows the episodes that the evaluation plays and those that training played, for every task.
+//! Its page is small and contains nothing that could run.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 

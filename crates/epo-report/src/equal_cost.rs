@@ -7,8 +7,8 @@
 //! R(d) = R − b (C − d)    the return that a run would have at the cost d
 //! pairs    two runs of the same task and seed
 //! ```
-//! An algorithm that ends at a cost of 20 pays for its safety with return, and one that ends at 27 has return that it was
-//! not allowed to have. With the slope both can be compared at d.
+//! An algorithm whose final cost is below d has given up return for safety, and one whose final cost is above d
+//! has gained return by violating the limit. The slope makes both comparable at the cost d.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ struct EqualCost<'a> {
 }
 
 impl<'a> EqualCost<'a> {
-    /// `groups` are those of one task.
+    /// Returns the comparison for the groups of one task.
     fn of(groups: &'a [Group]) -> Option<Self> {
         let mut limits: Vec<(f64, usize)> = Vec::new();
         for (limit, runs) in groups.iter().map(|g| (g.runs[0].limit, g.achieved.len())) {
@@ -245,7 +245,8 @@ mod tests {
         assert_eq!(costs, [(22.0, 30.0), (26.0, 27.0)], "seed 2 has no partner");
     }
 
-    /// This test fails if algorithms are mixed in the slope: the line through the means of two algorithms is another.
+    /// This test fails if algorithms are mixed in the slope: the line through the means of two algorithms has
+    /// another slope.
     #[test]
     fn without_several_limits_there_is_no_slope() {
         let runs = vec![

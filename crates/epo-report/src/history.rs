@@ -218,7 +218,7 @@ fn search(dir: &Path, depth: usize, folders: &mut Vec<PathBuf>, notes: &mut Vec<
     }
 }
 
-/// What the configuration of a run says.
+/// Identity and settings of a run, from its configuration.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Program that wrote the folder.
@@ -343,7 +343,7 @@ fn accepted_changes(dir: &Path) -> Vec<String> {
         let epoch = entry.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or_default();
         let changes = entry.get("changes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
         let changes: Vec<&str> = changes.iter().filter_map(serde_json::Value::as_str).collect();
-        format!("Careful: after epoch {epoch} the run went on with changes ({}).", changes.join("; "))
+        format!("Careful: after epoch {epoch} the run continued with changes ({}).", changes.join("; "))
     };
     list.iter().map(note).collect()
 }
@@ -628,7 +628,7 @@ mod tests {
         fs::write(dir.path().join("changes.json"), list).unwrap();
         assert!(
             notes()
-                .contains("after epoch 3 the run went on with changes (config.toml: `train.gamma` is 0.9)")
+                .contains("after epoch 3 the run continued with changes (config.toml: `train.gamma` is 0.9)")
         );
         fs::write(dir.path().join("changes.json"), "{").unwrap();
         assert!(notes().contains("changes.json is broken"));

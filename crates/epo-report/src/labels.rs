@@ -71,7 +71,7 @@ pub struct Label {
     pub variant: Option<String>,
 }
 
-/// What determines the group of a run.
+/// The data that determine the group of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     /// Program that wrote the run folder.

@@ -1,4 +1,4 @@
-//! The page of a search for parameters: the best trial, what each parameter did, and all trials.
+//! The page of a search for parameters: the best trial, the effect of each parameter, and all trials.
 
 use std::path::{Path, PathBuf};
 
@@ -44,11 +44,11 @@ pub struct SearchTrial {
     pub values: Vec<String>,
     /// Results at the rungs that it reached.
     pub results: Vec<SearchResult>,
-    /// What became of it, such as `stopped at 100000 steps`.
+    /// State of the trial in words, such as `stopped at 100000 steps`.
     pub state: String,
 }
 
-/// What the page shows.
+/// Content of the page.
 #[derive(Clone, Debug)]
 pub struct SearchReport {
     /// Heading of the page.
@@ -61,7 +61,7 @@ pub struct SearchReport {
     pub parameters: Vec<SearchParameter>,
     /// The trials, the best first. `places` and `values` are in the order of `parameters`.
     pub trials: Vec<SearchTrial>,
-    /// Whether the first trial is the best of a finished trial, rather than one that was stopped or failed.
+    /// Whether the first trial has finished. Otherwise it was stopped or failed, and there is no best trial.
     pub has_best: bool,
     /// Configuration of the best trial.
     pub best_config: String,

@@ -28,14 +28,14 @@ const RESETS: usize = 40;
 pub struct EnvBench {
     /// Task id.
     pub task: String,
-    /// How the bodies were simulated.
+    /// Physics of the simulation.
     pub physics: Physics,
     /// Number of threads, each with an environment of its own.
     pub threads: usize,
     /// Steps per second of all threads together, without resets.
     pub steps_per_s: f64,
-    /// Steps per second over those with published physics and as many threads in the same run; `None` if published
-    /// physics was not measured.
+    /// Steps per second, divided by the steps per second with published physics and the same number of threads
+    /// in the same measurement; `None` if published physics was not measured.
     pub ratio: Option<f64>,
     /// Steps per second of the bare physics calls.
     pub raw_physics_steps_per_s: f64,
@@ -47,7 +47,7 @@ pub struct EnvBench {
     pub bytes_per_env: usize,
 }
 
-/// Why a measurement failed.
+/// The reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The task could not be made.
@@ -61,7 +61,7 @@ pub enum BenchError {
     Pool(#[from] EnvFailure),
 }
 
-/// A pool of environments that random policies step, for comparisons with other ways to step environments.
+/// A pool of environments with random policies, for comparisons with other ways to step environments.
 #[derive(Debug)]
 pub struct PoolBench {
     pool: EnvPool,
@@ -82,7 +82,7 @@ impl PoolBench {
         Ok(Self { pool, work })
     }
 
-    /// Steps every environment once, `steps` times. An episode that ends is followed by the next one.
+    /// Steps every environment `steps` times. An episode that ends is followed by the next one.
     pub fn step(&mut self, steps: usize) -> Result<(), BenchError> {
         // a single environment has no others to take turns with
         let (turns, steps) = if self.work.len() == 1 { (1, steps) } else { (steps, 1) };
@@ -175,7 +175,7 @@ impl EnvPair {
         Ok(Self { bare: ours.try_clone()?, ours, obs, action, episodes })
     }
 
-    /// The pair of which the others are copies: it measures how long its turns are to be.
+    /// Returns the pair that the others are copied from. It determines the length of its turns.
     fn first(task: &TaskInfo, physics: Physics) -> Result<Self, BenchError> {
         let mut first = Self::new(make_with(&task.id, physics)?, Vec::new())?;
         for seed in 0..EPISODES {

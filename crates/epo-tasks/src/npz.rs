@@ -1,21 +1,21 @@
 //! Reads NumPy's `.npz` files: a zip archive of `.npy` arrays.
 //!
-//! It reads what recordings hold: little-endian doubles, booleans and single unicode strings, in C order. A file may
-//! come from anywhere, so every length is checked before it is used. Memory is allocated for the data that is present,
-//! not for the size that a header states.
+//! It reads the types that recordings contain: little-endian doubles, booleans and single unicode strings, in C
+//! order. A file may come from anywhere, so every length is checked before it is used. Memory is allocated for
+//! the data that is present, not for the size that a header states.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-/// Largest size of one array in bytes. No array of an episode comes near it.
+/// Maximum size of one array in bytes. The arrays of an episode are much smaller.
 const MAX_ARRAY_BYTES: u64 = 1 << 26;
 /// Largest size of a file, and of all its arrays together, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 27;
 /// Largest length of a header in bytes. NumPy's own limit is 10,000.
 const MAX_HEADER_BYTES: usize = 10_000;
 
-/// Why a `.npz` file could not be used.
+/// The reason why a `.npz` file could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpzError {
@@ -33,7 +33,7 @@ pub enum NpzError {
     Array {
         /// Name of the array.
         name: String,
-        /// What is wrong with it, as the end of a sentence that begins with the name.
+        /// Description of the problem, as the end of a sentence that begins with the name.
         problem: String,
     },
 }
@@ -145,7 +145,7 @@ impl std::fmt::Display for Array {
     }
 }
 
-/// What went wrong inside one member of the archive.
+/// An error inside one member of the archive.
 enum Problem {
     Io(std::io::Error),
     Npy(String),
@@ -166,7 +166,7 @@ fn read_npy(source: &mut impl Read, max_bytes: u64) -> Result<Array, Problem> {
     let mut start = [0; 8];
     source.read_exact(&mut start).map_err(|_| npy("is not in NumPy's format: it is too short"))?;
     if start[..6] != *b"\x93NUMPY" {
-        return Err(npy("is not in NumPy's format: it has another beginning"));
+        return Err(npy("is not in NumPy's format: its first bytes are wrong"));
     }
     let header_len = match start[6] {
         1 => {
@@ -408,7 +408,7 @@ pub(crate) mod tests {
             (npy_bytes("{", &[]), "not NumPy's"),
             (b"\x93NUMPY\x09\x00".to_vec(), "format version 9"),
             (b"PK".to_vec(), "too short"),
-            (b"not an array at all".to_vec(), "another beginning"),
+            (b"not an array at all".to_vec(), "first bytes are wrong"),
             ([b"\x93NUMPY\x02\x00".to_vec(), vec![0xff; 4]].concat(), "a header of 4294967295 bytes"),
         ];
         for (npy, says) in cases {

@@ -13,7 +13,7 @@ use crate::{TaskError, make};
 /// Largest difference of an observation or a reward that still counts as the same episode.
 pub const TOLERANCE: f64 = 1e-8;
 
-/// Why a recording could not be compared.
+/// The reason why a recording could not be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParityError {

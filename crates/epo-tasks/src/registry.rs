@@ -18,21 +18,21 @@ pub struct TaskInfo {
     pub act_len: usize,
     /// Number of steps after which an episode is truncated.
     pub max_steps: usize,
-    /// What is rewarded, in one line.
+    /// Description of the reward in one line.
     pub reward: String,
-    /// What costs, in one line.
+    /// Description of the cost in one line.
     pub cost: String,
-    /// Speed in m/s above which a step of a velocity task costs; `None` for other tasks.
+    /// Speed in m/s above which a step of a velocity task has a cost; `None` for other tasks.
     pub speed_limit: Option<f64>,
     pub(crate) source: Source,
 }
 
-/// What a task is made from.
+/// The definition that a task is made from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Navigation(NavigationTask),
     Velocity(&'static velocity::VelocityTask),
-    /// An environment that a program brought, without our simulator.
+    /// An environment that the program registered, without our simulator.
     Own(MakeEnv),
 }
 
@@ -74,7 +74,7 @@ impl From<NavigationTask> for TaskInfo {
     }
 }
 
-/// Why a task could not be made or added.
+/// The reason why a task could not be made or added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
@@ -121,13 +121,13 @@ static PUBLISHED: LazyLock<Vec<TaskInfo>> =
 
 static ADDED: RwLock<Vec<&'static TaskInfo>> = RwLock::new(Vec::new());
 
-/// Every task: the published ones, then those that were added, in the order in which they were.
+/// Returns every task: the published ones, then the added ones in the order in which they were added.
 pub fn tasks() -> Vec<&'static TaskInfo> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
     PUBLISHED.iter().chain(added.iter().copied()).collect()
 }
 
-/// The task of that id. If there is none, the error names the most similar id.
+/// Returns the task with this id. If there is none, the error names the most similar id.
 pub fn task(id: &str) -> Result<&'static TaskInfo, TaskError> {
     let all = tasks();
     if let Some(info) = all.iter().find(|task| task.id == id) {
@@ -143,15 +143,15 @@ fn suggestion(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |id| format!("; did you mean `{id}`?"))
 }
 
-/// Adds a navigation task to the list. From then on every function and command of this process finds it by its id.
+/// Adds a navigation task to the list. Every function and command of this process then finds it by its id.
 ///
-/// A program calls it once, before anything else. The id must be free.
+/// A program calls it once, before anything else. No other task may have this id.
 pub fn register(task: NavigationTask) -> Result<&'static TaskInfo, TaskError> {
     add(task.into())
 }
 
 /// Adds an environment of your own, with or without a simulator, to the list. Its id is that of its
-/// [`EnvSpec`](epo_core::EnvSpec). `reward` and `cost` say in one line each what is rewarded and what costs.
+/// [`EnvSpec`](epo_core::EnvSpec). `reward` and `cost` describe reward and cost in one line each.
 ///
 /// Training, evaluation, sweeps and reports find it by its id. Commands that need the bodies of a MuJoCo simulation
 /// (such as `rollout`) refuse it.
@@ -193,9 +193,10 @@ pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
     TaskEnv::new(task(id)?, physics)
 }
 
-/// A function that makes environments of the task of that id. The task is compiled once and then copied.
+/// Returns a function that makes environments of the task with this id. The task is compiled once and then
+/// copied.
 ///
-/// An environment that was added with [`register_env`] has its own physics, whatever `physics` says.
+/// An environment that was added with [`register_env`] has its own physics and ignores `physics`.
 pub fn env_maker(id: &str, physics: Physics) -> Result<EnvMaker, TaskError> {
     let info = task(id)?;
     if let Source::Own(make) = info.source {

@@ -122,8 +122,8 @@ impl TaskEnv {
         self.goal_met
     }
 
-    /// The distance that has to become small to meet the goal, in metres; `None` if the task has no goal. In Push it is that
-    /// of the box from the goal, in the other tasks that of the robot.
+    /// The distance that the goal requires to become small, in metres; `None` if the task has no goal. In Push
+    /// it is the distance from the box to the goal, in the other tasks from the robot to the goal.
     pub fn goal_distance(&self) -> Option<f64> {
         match &self.world {
             World::Navigation(w) => w.goal_distance(),
@@ -208,7 +208,7 @@ impl TaskEnv {
         }
     }
 
-    /// The simulation, to be read.
+    /// The simulation, for reading.
     pub(crate) fn sim(&self) -> &Sim {
         match &self.world {
             World::Navigation(w) => w.sim(),
@@ -245,7 +245,7 @@ impl Env for TaskEnv {
         }
         self.spec.action.check(action)?;
         self.steps += 1;
-        self.running = false; // until the step is whole
+        self.running = false; // until the step is complete
         let exception = self.cost_terms.len() - 1;
         let terms = &mut self.cost_terms[..exception];
         let moved = match &mut self.world {
@@ -309,8 +309,8 @@ mod tests {
         );
     }
 
-    /// This test fails if the distance is not the one behind the reward, if the rings start elsewhere in the observation, or
-    /// if the speed is not the one that costs.
+    /// This test fails if the distance is not the one in the reward, if the rings start elsewhere in the
+    /// observation, or if the speed is not the one in the cost.
     #[test]
     fn a_viewer_reads_what_reward_cost_and_observation_are_made_of() {
         let (mut env, mut obs) = begun("SafetyPointGoal1-v0");

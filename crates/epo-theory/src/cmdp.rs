@@ -117,7 +117,7 @@ impl Cmdp {
         if self.gamma < 1.0 {
             return None;
         }
-        // the largest set of states in which some policy can stay for ever
+        // the largest set of states in which some policy can stay forever
         let mut inside = vec![true; self.n_states];
         loop {
             let stays = |s: usize| {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn an_endless_policy_is_found_behind_states_that_end() {
-        // state 0 ends the episode or moves to state 1; action 1 stays in state 1 for ever
+        // state 0 ends the episode or moves to state 1; action 1 stays in state 1 forever
         let kernel = vec![0.0, 0.5, 0.0, 0.0, /* s1: */ 0.5, 0.0, 0.0, 1.0];
         let got = Cmdp::new("trap", 1.0, vec![1.0, 0.0], kernel, vec![0.0; 4], vec![], vec![]);
         assert_eq!(got, Err(CmdpError::NeverEnds { state: 1 }));

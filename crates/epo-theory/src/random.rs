@@ -11,7 +11,7 @@ pub struct RandomCmdp {
     pub states: usize,
     /// A, the number of actions.
     pub actions: usize,
-    /// Number of possible next states per state and action. With `states`, all states are possible.
+    /// Number of possible next states per state and action. If it equals `states`, all states are possible.
     pub branching: usize,
     /// Number of constraints.
     pub constraints: usize,

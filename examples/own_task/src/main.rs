@@ -1,4 +1,4 @@
-//! A program with all commands of `epo` that also has the tasks of this crate.
+//! A program with all commands of `epo` and with the tasks of this crate.
 //!
 //! Example: `cargo run --release -- train Patrol-v0`.
 

@@ -99,9 +99,10 @@ fn train(dir: &Path, id: &str, set: &[&str]) -> [f64; 2] {
 #[test]
 fn training_on_the_tank_fills_it_up_to_the_limit() {
     let dir = tempfile::tempdir().unwrap();
-    // The level answers within an epoch and costs vary little, so the 20 episodes of an epoch are enough. A reading of 100
-    // episodes would lag five epochs behind, and the cost would swing around the limit. One update changes the cost many
-    // times over, so EPO starts strictly; a policy that has learnt to overfill the tank first would swing as well.
+    // The cost reacts to the policy within an epoch and varies little between episodes, so the 20 episodes of
+    // an epoch are enough. A reading of 100 episodes would lag five epochs behind, and the cost would oscillate
+    // around the limit. One update changes the cost by a large factor, so EPO starts strictly. A policy that
+    // first learns to overfill the tank would oscillate as well.
     let set = [
         "run.steps=120000",
         "run.limit=10",

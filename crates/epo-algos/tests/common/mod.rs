@@ -45,8 +45,8 @@ pub(crate) struct Parts {
     pub(crate) reward: Estimate,
 }
 
-/// Settings of the update. The entropy bonus makes the mixed optimum attractive. Without it, dual ascent on this linear
-/// problem would circle around the optimum.
+/// Settings of the update. The entropy bonus makes the mixed optimum attractive. Without it, dual ascent on
+/// this linear problem would oscillate around the optimum.
 pub(crate) fn update_config() -> UpdateConfig {
     UpdateConfig {
         passes: 10,

@@ -10,7 +10,7 @@ const CRATES: &str = include_str!(concat!(env!("OUT_DIR"), "/licences.txt"));
 pub(crate) fn run() -> anyhow::Result<Code> {
     let rule = "=".repeat(80);
     let parts = [
-        "epo has the MIT licence or the Apache License 2.0, as you choose. It contains or loads the parts below.\n\n\
+        "epo is licensed under MIT or the Apache License 2.0, at your option. It contains or loads the parts below.\n\n\
          MuJoCo, copyright DeepMind Technologies Limited, is loaded from its own file and has the Apache License 2.0. \
          Its licences are the files LICENSE and LICENSES_THIRD_PARTY.md beside that file.",
         epo_replay::LICENCES,

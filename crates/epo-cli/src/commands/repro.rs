@@ -79,7 +79,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (experiment, title) = match args.experiment {
         ExperimentArg::Paper => (Experiment::Paper, "EPO and its baselines"),
-        ExperimentArg::Ablation => (Experiment::Ablation, "Parts of EPO against the whole"),
+        ExperimentArg::Ablation => (Experiment::Ablation, "Variants of EPO compared with EPO"),
         ExperimentArg::Limits => (Experiment::Limits, "EPO at several limits"),
     };
     let shrink = Shrink { steps: args.steps, seeds: args.seeds, tasks: args.tasks, algos: args.algos };

@@ -10,7 +10,7 @@ use epo_lab::sweep::{PlannedState, Status, StatusReader};
 
 use crate::output;
 
-/// Time between two looks of `--watch`.
+/// Interval at which `--watch` reads the state again.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Prints the state of the runs, once or until all have ended.
@@ -57,7 +57,7 @@ const MOST_ROWS: usize = 200;
 
 fn text(status: &Status) -> String {
     let header = ["Run", "State", "Task", "Epoch"].map(str::to_owned);
-    // what needs attention first: failed, running, queued, pending, done
+    // runs that need attention come first: failed, running, queued, pending, done
     let order = |state| match state {
         PlannedState::Failed => 0,
         PlannedState::Running => 1,

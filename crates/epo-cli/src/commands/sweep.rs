@@ -60,7 +60,7 @@ pub(crate) struct SweepOptions {
     pub(crate) json: bool,
 }
 
-/// Options that choose where the runs are executed, and what they ask for there.
+/// Options that choose where the runs are executed, and the resources that they request there.
 #[derive(clap::Args, Debug, Default)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineOptions {
@@ -73,7 +73,7 @@ pub(crate) struct EngineOptions {
     /// With --status: print the state again whenever it changes, until all runs have ended
     #[arg(long, requires = "status")]
     watch: bool,
-    /// Take the runs out of the queue of the engine; those that run save first
+    /// Remove the runs from the queue of the engine; running ones save first
     #[arg(long)]
     cancel: bool,
     /// Print the script that would be submitted, then stop
@@ -106,7 +106,7 @@ pub(crate) struct EngineOptions {
     /// Further option of sbatch, such as --sbatch=--qos=high; may be repeated
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Path or URL through which run folders travel if the nodes of a Ray cluster share no folder
+    /// Path or URL through which run folders are transferred if the nodes of a Ray cluster share no folder
     #[arg(long, value_name = "PLACE")]
     storage: Option<String>,
     /// Number of times that a task is started again after a time limit, a preemption or the loss of its node [default: 20]
@@ -126,7 +126,7 @@ enum EngineName {
 }
 
 impl EngineOptions {
-    /// Refuses options that the chosen engine does not have.
+    /// Returns an error for options that the chosen engine does not have.
     fn check(&self) -> anyhow::Result<()> {
         let slurm = [
             ("--partition", self.partition.is_some()),
@@ -221,7 +221,8 @@ impl SweepOptions {
         Ok(Ray { options, program, python, retry: self.retry_failed })
     }
 
-    /// Refuses the options that do something else than executing runs. For commands whose runs depend on results.
+    /// Returns an error for options that do anything but execute runs. For commands whose runs depend on
+    /// results.
     pub(crate) fn only_execute(&self, command: &str) -> anyhow::Result<()> {
         let engine = &self.engine;
         let others = [
@@ -335,7 +336,7 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
     let mut screen = Screen::new(how.quiet);
     let mut written = None;
     let outcomes = engine.execute(plan, &stop, &mut |overview| {
-        // not earlier: an engine that refuses leaves no folder behind
+        // not earlier: an engine that refuses must leave no folder behind
         written.get_or_insert_with(|| epo_lab::sweep::write_plan(&plan.dir, &plan.runs));
         screen.show(overview);
     });
@@ -352,7 +353,7 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
         let runs = output::count(pending, "run");
         match engine.name() {
             "slurm" => tell!(
-                "{runs} not finished; Slurm goes on with them. The same command waits for them, --status shows them, \
+                "{runs} not finished; Slurm continues them. The same command waits for them, --status shows them, \
                  --cancel ends them"
             ),
             _ => tell!("{runs} not finished; run the same command again to continue"),

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Continue the run in this folder from its last checkpoint, until its end or until --steps
     #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "algo", "seed", "limit", "envs", "physics", "config", "set", "runs", "name", "print_config"])]
     resume: Option<PathBuf>,
-    /// With --resume: go on although the configuration or the record was changed since the checkpoint
+    /// With --resume: continue even if the configuration or the record was changed since the checkpoint
     #[arg(long, requires = "resume")]
     accept_changes: bool,
     /// Pause the run after the first epoch with at least this number of steps in total, such as 1e6; --resume continues it
@@ -144,7 +144,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let (count, prepared) = (ranks.count(), prepare(&args));
     let (dir, run, options, make_env) = prepared.inspect_err(|error| {
-        let _ = call_off(&mut *ranks, &error.to_string()); // the error itself is told below
+        let _ = call_off(&mut *ranks, &error.to_string()); // the error itself is reported below
     })?;
     let mut trainer = match &args.resume {
         Some(dir) => Trainer::resume_on(ranks, dir, options, &make_env)?,
@@ -195,7 +195,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// A run to begin or to continue: its folder, its configuration, what a resume changes, and its environments.
+/// A run to begin or to continue: its folder, its configuration, the settings changed by a resume, and its
+/// environments.
 type Prepared = (PathBuf, ResolvedRun, ResumeOptions, Box<MakeEnv<'static>>);
 
 /// Checks the arguments. The folder of a new run is created last, so a wrong run leaves nothing behind.
@@ -221,7 +222,7 @@ fn make_env(run: &ResolvedRun) -> Result<Box<MakeEnv<'static>>, LabError> {
     Ok(Box::new(runs::task_maker(&run.run.task, run.run.physics)?))
 }
 
-/// Takes part in the run of rank 0. Rank 0 prints what concerns all ranks.
+/// Takes part in the run of rank 0. Rank 0 prints the messages that concern all ranks.
 fn follow(args: &Args, ranks: Box<dyn Ranks>, stop: &AtomicBool) -> anyhow::Result<Code> {
     let (rank, threads) = (ranks.rank(), args.config.threads.unwrap_or(0));
     match epo_lab::ranks::follow(ranks, threads, stop, &make_env) {

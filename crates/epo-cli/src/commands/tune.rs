@@ -21,7 +21,7 @@ use crate::output;
 /// Arguments of `epo tune`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// File of the search (TOML) with the tables `base`, `tune` and `space`
+    /// Search file (TOML) with the tables `base`, `tune` and `space`
     file: PathBuf,
     /// Folder of the search; the same command continues it [default: runs/ followed by the name of the file]
     #[arg(long, value_name = "DIR")]
@@ -87,7 +87,7 @@ struct RunEntry {
     hash: Option<String>,
 }
 
-/// Searches as the file says, and writes the result.
+/// Runs the search that the file describes, and writes the result.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
         .with_context(|| format!("cannot read {}", args.file.display()))?;

@@ -35,7 +35,7 @@ fn task(text: &str) -> Result<TaskArg, String> {
         _ => text
             .parse()
             .map(TaskArg::Number)
-            .map_err(|_| format!("`{text}` is no task: write a number or `check`")),
+            .map_err(|_| format!("`{text}` is not a task: write a number or `check`")),
     }
 }
 

@@ -1,4 +1,4 @@
-"""What the tests on real clusters share."""
+"""Helpers that the tests on real clusters share."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ def folder(prefix):
 
 
 def run_parts(test, parts):
-    """Runs parts of a test, which are methods of it, and prints the results that they noted."""
+    """Runs the parts of a test, which are its methods, and prints their results."""
     for part in parts:
         getattr(test, part)()
     print(json.dumps(test.results))
@@ -104,7 +104,7 @@ def compare(sweep, want, name):
 
 
 def trials(summary):
-    """Returns what must be equal in two searches: the parameters, results and hashes of every trial."""
+    """Returns the data that must be equal in two searches: the parameters, results and hashes of every trial."""
     keep = ("number", "parameters", "state", "rungs")
     runs = lambda trial: [(run["id"], run["hash"]) for run in trial["runs"]]  # noqa: E731
     return [({key: trial[key] for key in keep}, runs(trial)) for trial in json.loads(summary)["trials"]]
@@ -134,4 +134,4 @@ def search(epo, root, more, disturb, tables=""):
     states = [trial["state"] for trial, _ in want]
     assert states.count("stopped") >= 2 and states.count("finished") >= 2, states
     print(f"epo tune, killed and continued: {len(want)} trials with the hashes of the local search, "
-          f"{states.count('finished')} went on after the first rung, {time.monotonic() - begun:.0f} s", flush=True)
+          f"{states.count('finished')} continued after the first rung, {time.monotonic() - begun:.0f} s", flush=True)

@@ -51,7 +51,7 @@ def environment(folder):
 
 
 class Test:
-    """One cluster, one folder, and what the parts of the test share."""
+    """One cluster, one folder, and the data that the parts of the test share."""
 
     def __init__(self, epo, runs, root, cluster, wheel):
         self.epo, self.runs, self.root, self.cluster, self.wheel = epo, runs, root, cluster, wheel
@@ -89,7 +89,7 @@ class Test:
             if what():
                 return
             time.sleep(0.1)
-        raise SystemExit(f"{name}: three minutes have passed in vain")
+        raise SystemExit(f"{name}: not reached within three minutes")
 
     def workers(self):
         """Returns the ids of the processes of Ray in which tasks run."""
@@ -113,7 +113,7 @@ class Test:
         each = self.results["overhead_per_run_s"] = (self.results["ray_s"] - self.results["local_s"]) / self.runs
         print(f"{self.runs} runs: local {self.results['local_s']:.1f} s, Ray {self.results['ray_s']:.1f} s, "
               f"overhead {each:.2f} s per run (bound 3 s)", flush=True)
-        assert each <= 3, "Ray costs more than 3 s per run"
+        assert each <= 3, "the overhead of Ray is more than 3 s per run"
 
     def trouble(self):
         file = self.write(8000)
@@ -127,7 +127,7 @@ class Test:
                 or len(list(self.root.glob("*/*/epoch-*.tar"))) >= 2
             )
             self.wait_for(at_work, name)
-            # Ray wants this in the main thread
+            # Ray requires this in the main thread
             self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
             print("  trouble: a node was killed", flush=True)
             self.nodes.append(self.cluster.add_node(**NODE))
@@ -144,7 +144,7 @@ class Test:
                   f"0 lost, {seconds:.0f} s", flush=True)
 
     def stop(self):
-        """Interrupts sweeps. Each goes on from the epochs that it had."""
+        """Interrupts sweeps. Each continues from the epochs that it has done."""
         file = self.write(40000, seeds=2, sync=3600)  # so the storage gets a checkpoint only when the runs stop
         want, _ = self.local(file, "local-stop")
 
@@ -164,7 +164,7 @@ class Test:
         for name, first, second in [
             ("stop-shared", ["--on", "ray"], ["--on", "ray"]),
             ("stop-storage", ["--on", "ray", "--storage", str(self.root / "stop-1")], None),
-            # what was begun here is put into the storage, and not begun again
+            # runs that were begun here are put into the storage and continued, not started again
             ("stop-moved", ["--jobs", "2"], ["--on", "ray", "--storage", str(self.root / "stop-2")]),
         ]:
             second = second or first
@@ -191,10 +191,10 @@ class Test:
             after = records(self.root / name)
             again = [run for run, rows in begun.items() if after[run].splitlines()[:3] != rows]
             assert not again, f"{name}: {again} were begun again"
-            print(f"stop and continue, {name}: {len(begun)} runs went on from their epochs, same hashes", flush=True)
+            print(f"stop and continue, {name}: {len(begun)} runs continued from their epochs, same hashes", flush=True)
 
     def full(self):
-        """The storage gets full while runs use it: a clear message, nothing lost, and the same command goes on."""
+        """The storage gets full while runs use it: a clear message, nothing lost, and the same command continues."""
         file = self.write(40000, seeds=2)
         want, _ = self.local(file, "local-full")
         small = self.root / "small-storage"
@@ -206,7 +206,7 @@ class Test:
             command = ["--on", "ray", "--storage", str(small)]
             process = self.start(file, "full", *command)
             self.wait_for(lambda: len(list(small.glob("*/epoch-*.tar"))) >= 2, "full")
-            with open(small / "ballast", "wb", buffering=0) as ballast:  # others fill what is left
+            with open(small / "ballast", "wb", buffering=0) as ballast:  # another program fills the rest
                 try:
                     while ballast.write(bytes(4096)):
                         pass
@@ -223,7 +223,7 @@ class Test:
             done, _ = sweep(self.epo, file, self.root / "full", *command)
             expect(done, "ray, after there is room")
             compare(self.root / "full", want, "ray, after there is room")
-            print(f"a full storage: checkpoints of {len(set(kept))} of 4 runs stayed in it, the same command went on, same hashes", flush=True)
+            print(f"a full storage: checkpoints of {len(set(kept))} of 4 runs stayed in it, the same command continued, same hashes", flush=True)
         finally:
             subprocess.run(["umount", "-l", str(small)])
 

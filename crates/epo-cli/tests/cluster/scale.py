@@ -3,7 +3,7 @@
 
     scale.py EPO [--runs 10000]
 
-9,900 runs are done, 50 have failed, 50 are open; the test writes their folders. A script that makes a run in no time then
+9,900 runs are done, 50 have failed, 50 are open; the test writes their folders. A script that makes a run instantly then
 finishes the open ones. Bounds are on processor time, because other work on the machine delays the clock.
 """
 

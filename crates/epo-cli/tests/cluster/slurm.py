@@ -3,7 +3,7 @@
 
     slurm.py EPO [--runs 60] [--part NAME]... [--quick]
 
-EPO is the program to test. The test installs Slurm from Debian's packages if it is missing and it may (root).
+EPO is the program to test. The test installs Slurm from Debian's packages if it is missing and the test runs as root.
 
     overhead   the same sweep with `--on local` and `--on slurm`: equal hashes, at most 3 s more per run
     trouble    a node is set down, tasks are cancelled, the controller is killed and restarted, a node dies
@@ -34,7 +34,7 @@ NOBODY = 65534  # a user without privileges
 LONG = 60  # seconds that a long run takes on this machine
 
 def install(allowed):
-    """Returns whether Slurm is there and may be started; installs it if that is allowed."""
+    """Returns whether Slurm is installed and may be started; installs it if that is allowed."""
     needed = ["slurmctld", "slurmd", "sbatch", "munged"]
     if os.geteuid() != 0:
         return False
@@ -62,7 +62,7 @@ class Cluster:
         sh(str(HERE / "slurm-cluster.sh"), what, str(self.folder), *more)
 
     def hurry(self):
-        """A task that was put back waits for two minutes; the test does not."""
+        """Starts tasks that were put back into the queue at once. Slurm would let them wait for two minutes."""
         while not self.stopping.wait(1):
             for line in sh("squeue", "-h", "-r", "-t", "PD", "-o", "%i|%r", check=False).splitlines():
                 job, reason = line.split("|", 1)
@@ -150,7 +150,7 @@ def trouble(cluster, log):
 
 
 class Test:
-    """One cluster, one folder, and what the parts of the test share."""
+    """One cluster, one folder, and the data that the parts of the test share."""
 
     def __init__(self, epo, runs, root, cluster):
         self.epo, self.runs, self.root, self.cluster = epo, runs, root, cluster
@@ -170,7 +170,7 @@ class Test:
         return hashes(self.root / name), seconds
 
     def long_steps(self):
-        """Returns the steps of two runs that take about `LONG` seconds beside each other."""
+        """Returns the steps of two runs that take about `LONG` seconds if they run at the same time."""
         if "long_steps" not in self.results:
             _, seconds = self.local(self.write(8000, seeds=1), "speed")
             self.results["long_steps"] = int(8000 / seconds * LONG) // 400 * 400
@@ -190,12 +190,12 @@ class Test:
         each = self.results["overhead_per_run_s"] = (self.results["slurm_s"] - self.results["local_s"]) / self.runs
         print(f"{self.runs} runs: local {self.results['local_s']:.1f} s, Slurm {self.results['slurm_s']:.1f} s, "
               f"overhead {each:.2f} s per run (bound 3 s)", flush=True)
-        assert each <= 3, "Slurm costs more than 3 s per run"
+        assert each <= 3, "the overhead of Slurm is more than 3 s per run"
         status = json.loads(sh(self.epo, "sweep", str(file), "--out", str(self.root / "slurm"), "--on", "slurm", "--status", "--json"))
         assert (status["planned"], status["done"], len(status["runs"])) == (self.runs,) * 3, status
 
     def trouble(self):
-        file = self.write(16000)  # longer runs, so that the trouble finds them at work
+        file = self.write(16000)  # longer runs, so that they are running when the trouble comes
         want, _ = self.local(file, "local-long", jobs=6)
         log = []
         disturbing = threading.Thread(target=trouble, args=(self.cluster, log), daemon=True)
@@ -369,7 +369,7 @@ def main():
               file=sys.stderr)
         return
     with folder("epo-slurm-") as root:
-        root.chmod(0o755)  # munge wants its socket to be reachable
+        root.chmod(0o755)  # munge requires that its socket can be reached
         cluster = Cluster(root / "cluster")
         try:
             test = Test(str(Path(args.epo).resolve()), 4 if args.quick else args.runs, root, cluster)

@@ -100,7 +100,7 @@ impl std::fmt::Display for Problem {
                 write!(f, "the cost is {cost} at step {step}; costs are never negative")
             }
             Self::CostTerms { got, want } => {
-                write!(f, "it gives {got} cost terms, its spec names {want}")
+                write!(f, "it returns {got} cost terms, but its spec names {want}")
             }
             Self::NotDeterministic { step, how } => {
                 let how = match how {
@@ -108,7 +108,7 @@ impl std::fmt::Display for Problem {
                     Replay::AfterAnother => "after another episode; reset must clear all state",
                     Replay::Interleaved => "when a second environment runs beside it; they share state",
                 };
-                write!(f, "the same seed and actions part at step {step} {how}")
+                write!(f, "the same seed and actions give different results at step {step} {how}")
             }
             Self::TimeLimitTerminates => write!(
                 f,

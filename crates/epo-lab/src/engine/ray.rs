@@ -1,14 +1,16 @@
 //! The engine for Ray: tasks that start the program on the nodes of a Ray cluster.
 //!
-//! A driver in Python (`ray_driver.py`, part of this library) connects to the cluster, starts one task per run and reports what
-//! happens. It needs a Python with the package `ray`; the nodes need `epo` and no package of ours.
+//! A driver in Python (`ray_driver.py`, part of this library) connects to the cluster, starts one task per run
+//! and reports what happens. It needs a Python with the package `ray`. The nodes need the program `epo`, but
+//! none of our Python packages.
 //!
 //! ```text
 //! DIR/ray/0001/driver.py, ray.json  the driver and its settings
 //! DIR/ray/0001/tasks-*.jsonl        the runs of each task
 //! DIR/ray/0001/driver.txt           messages of Ray
 //! ```
-//! Without a storage the nodes share the folder of the sweep. With a storage, run folders travel through it.
+//! Without a storage, the nodes share the folder of the sweep. With a storage, run folders are transferred
+//! through it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -29,13 +31,14 @@ use crate::sweep::{Overview, Places, PlannedRun, RunOutcome, Running, StatusRead
 
 const DRIVER: &str = include_str!("ray_driver.py");
 
-/// What the runs need on a Ray cluster. The table `[ray]` of a sweep file has these keys.
+/// Requirements of the runs on a Ray cluster. The table `[ray]` of a sweep file has these keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RayOptions {
     /// Address of the cluster, such as `10.0.0.1:6379`. Default: the environment variable `RAY_ADDRESS`, otherwise a
     /// cluster on this machine.
     pub address: Option<String>,
-    /// Path or URL (as `fsspec` opens it) through which run folders travel. Default: none; the nodes share the folder.
+    /// Path or URL (as `fsspec` opens it) through which run folders are transferred. Default: none; the nodes
+    /// share the folder.
     pub storage: Option<String>,
     /// Number of cores of a run. Default: 1.
     pub cpus: u32,
@@ -43,7 +46,7 @@ pub struct RayOptions {
     pub at_once: Option<u32>,
     /// Number of times that a run is started again after the loss of its node or an interruption. Default: 20.
     pub retries: u32,
-    /// Seconds between two looks for a new checkpoint to put into the storage. Default: 10.
+    /// Interval, in seconds, at which new checkpoints are copied to the storage. Default: 10.
     pub sync: u32,
     /// Ray's `runtime_env`, such as `{ pip = ["epo"] }`. Default: none.
     pub runtime_env: Table,
@@ -91,7 +94,7 @@ impl RayOptions {
 /// Executes runs on a Ray cluster. Setting `stop` lets the runs save and ends them.
 #[derive(Clone, Debug)]
 pub struct Ray {
-    /// What the runs need.
+    /// Requirements of the runs.
     pub options: RayOptions,
     /// The program and its first arguments, as it is called on a node; `work …` is appended. Empty: `python -m epo` with
     /// the Python of the node.
@@ -102,7 +105,7 @@ pub struct Ray {
     pub retry: bool,
 }
 
-/// What the driver reports, one JSON document per line.
+/// A report of the driver. Each is one JSON document per line.
 #[derive(Debug, serde::Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Event {
@@ -236,7 +239,7 @@ impl Ray {
         let settings = TaskSettings::new(&dir);
         TaskFolder(folder.to_owned()).write(&settings, &tasks)?;
         let RayOptions { address, storage, cpus, at_once, retries, sync, runtime_env, .. } = &self.options;
-        // a relative path would be another one on a node
+        // a relative path would mean a different folder on a node
         let storage = match storage {
             Some(path) if !path.contains("://") => {
                 Some(super::absolute(Path::new(path))?.display().to_string())
@@ -257,7 +260,7 @@ impl Ray {
     }
 }
 
-/// What the driver has reported.
+/// The reports of the driver so far.
 struct Board {
     /// Newest number of steps by run, and when it was reported.
     steps: HashMap<String, (u64, Instant)>,

@@ -36,7 +36,7 @@ NOT_HERE = 69  # exit code: this machine cannot make the runs
 
 
 class Path:
-    """A storage that is a folder which all nodes see."""
+    """A storage that is a folder on a file system that all nodes share."""
 
     def __init__(self, root):
         self.root = root
@@ -74,7 +74,7 @@ class Path:
             return set()
 
     def clear(self, folder):
-        """Removes a folder with everything in it, such as half a file that a killed process has left."""
+        """Removes a folder with everything in it, such as an incomplete file of a killed process."""
         shutil.rmtree(os.path.join(self.root, folder), ignore_errors=True)
 
     def remove(self, name):
@@ -140,8 +140,8 @@ def open_storage(address):
 def pack(sweep, run, part=""):
     """Returns number of epochs and tar archive of a run, or None before its first checkpoint.
 
-    `part` is the subfolder of the run in a sharded sweep; the archive does not have it. The checkpoint goes first: the
-    records that are read after it are at least as long as it says.
+    `part` is the subfolder of the run in a sharded sweep; the archive does not have it. The checkpoint is read
+    first: the records that are read after it are at least as long as it states.
     """
     runs, journals = os.path.join(sweep, "runs", part), os.path.join(sweep, "journal", part)
     for _ in range(20):
@@ -223,7 +223,7 @@ class NotHere(Exception):
 
 
 class NotStored(Exception):
-    """The storage does not take the run. It is not tried again: the run would be made in vain."""
+    """The storage does not accept the run. The run is not started again, because its results could not be stored."""
 
 
 def end_with_parent():
@@ -316,7 +316,7 @@ def watch(child, task, sweep, storage, settings, board, node):
             for run in task:
                 try:
                     synced[run["id"]] = save(storage, sweep, run["id"], after=synced.get(run["id"], -1))
-                except Exception as error:  # the run goes on; the next attempt or the end may succeed
+                except Exception as error:  # the run continues; the next attempt or the last one may succeed
                     if board is not None:
                         board.warn.remote(f"the storage takes no checkpoint of {run['id']}: {error}")
             due = time.monotonic() + settings["sync"]

@@ -6,8 +6,9 @@
 //! DIR/slurm/0001/check.txt     output of the check job: can a node make the runs?
 //! DIR/slurm/0001/log/K.txt     output of task K
 //! ```
-//! Slurm's `squeue` says which tasks wait and run; it knows them by the path of their script. The run folders alone say
-//! what is done. So the process that submitted may end at any time, and the same call attaches to the tasks again.
+//! Slurm's `squeue` says which tasks wait and which run; tasks are identified by the path of their script. The
+//! run folders alone say what is done. So the process that submitted may end at any time, and the same call
+//! attaches to the tasks again.
 //!
 //! A run that has to stop (time limit, preemption, node drained) saves, ends with exit code 75, and its task is put back
 //! into the queue by the script. A task that vanishes without finishing its runs is submitted again.
@@ -43,21 +44,23 @@ use crate::sweep::{EngineTask, Overview, Places, PlannedRun, RunOutcome, StatusR
 
 /// Maximum number of tasks of one array. Slurm's default limit (`MaxArraySize`) is one more.
 const MOST_TASKS: usize = 1000;
-/// Time between two questions to Slurm while tasks run. It grows with the number of tasks in the queue, up to 15 times.
+/// Interval at which Slurm is queried while tasks run. It grows with the number of tasks in the queue, up to 15
+/// times.
 const POLL: Duration = Duration::from_secs(2);
-/// Number of tasks in the queue up to which Slurm is asked every [`POLL`].
+/// Number of tasks in the queue up to which Slurm is queried every [`POLL`].
 const EASY_QUEUE: usize = 200;
 /// Time before runs that Slurm refused are submitted again while others are in the queue.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// Time after which a task that is said to run, but works on none of its runs, is cancelled and submitted again.
+/// Time after which a task that Slurm reports as running, but that works on none of its runs, is cancelled and
+/// submitted again.
 ///
-/// Slurm keeps such tasks for a long time if its controller was killed at the moment when they ended. A task needs a part of
-/// this time before its first run: for the commands of `setup`, and to start.
+/// Slurm keeps such tasks for a long time if its controller was killed at the moment when they ended. A task
+/// needs a part of this time before its first run, for the commands of `setup` and to start.
 const IDLE_TASK: Duration = Duration::from_secs(300);
 /// Executes runs on a Slurm cluster. Setting `stop` leaves the tasks in the queue.
 #[derive(Clone, Debug)]
 pub struct Slurm {
-    /// What the tasks ask for.
+    /// Resources that the tasks request.
     pub resources: Resources,
     /// The program and its first arguments, as it is called on a node; `work …` is appended.
     pub program: Vec<OsString>,
@@ -73,7 +76,8 @@ impl Slurm {
     /// Submits tasks for the given runs, in arrays of at most [`MOST_TASKS`] tasks, and returns the number of runs that
     /// were submitted. The first array waits for a check job if `check` is set.
     ///
-    /// A site may limit the number of jobs. If an array is refused after another one was accepted, the rest is left.
+    /// A site may limit the number of jobs. If an array is refused after another was accepted, the remaining
+    /// runs are not submitted.
     fn submit(
         &self,
         plan: &Plan,
@@ -145,7 +149,8 @@ impl Slurm {
         Ok((script, arguments))
     }
 
-    /// Nodes on which a task found that it cannot work, such as for want of the MuJoCo library.
+    /// Returns the nodes on which a task found that it cannot work, for example because the MuJoCo library is
+    /// missing.
     fn bad_nodes(&self, plan: &Plan) -> Vec<String> {
         let files =
             fs::read_dir(plan.dir.join("slurm/bad-nodes")).into_iter().flatten().filter_map(Result::ok);
@@ -184,7 +189,7 @@ impl Slurm {
         Ok(found)
     }
 
-    /// Fails if the check job has ended without success.
+    /// Returns an error if the check job has ended without success.
     fn verdict(&self, submissions: &[Submission], lines: &[QueueLine]) -> Result<(), EngineError> {
         for submission in submissions.iter().filter(|s| s.check) {
             let waits = lines.iter().any(|line| line.task.is_none() && line.folder == submission.folder);
@@ -208,7 +213,7 @@ impl Slurm {
         if arrays.is_empty() {
             return Ok(());
         }
-        // SIGTERM first: the script lets the runs save. What still waits is removed by the plain call.
+        // SIGTERM first: the script lets the runs save. The plain call then removes the tasks that still wait.
         let arrays: Vec<&str> = arrays.into_iter().collect();
         let running: Vec<&str> =
             lines.iter().filter(|line| line.running).map(|line| line.id.as_str()).collect();
@@ -224,7 +229,7 @@ impl Slurm {
 #[derive(Debug)]
 struct Submission {
     folder: PathBuf,
-    /// Whether a check job goes before the array.
+    /// Whether a check job runs before the array.
     check: bool,
 }
 
@@ -311,7 +316,8 @@ impl Engine for Slurm {
             let away = Instant::now();
             lines = loop {
                 match self.lines(plan) {
-                    // it answered before, so the controller may be restarting: the tasks go on without it
+                    // Slurm has answered before, so the controller may be restarting: the tasks continue
+                    // without it
                     Err(EngineError::Unavailable(why) | EngineError::Refused(why)) => {
                         let seconds = away.elapsed().as_secs();
                         let note = format!("no answer from Slurm for {seconds} s: {why}");
@@ -348,7 +354,7 @@ impl Engine for Slurm {
     }
 }
 
-/// Waits, but not after `stop` was set.
+/// Waits for `time`, or until `stop` is set.
 fn wait(time: Duration, stop: &AtomicBool) {
     let begun = Instant::now();
     while begun.elapsed() < time && !stop.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! Tasks: what an engine starts on another machine. A task makes one or more runs of a sweep.
+//! Tasks: the units that an engine starts on other machines. A task makes one or more runs of a sweep.
 //!
 //! ```text
 //! DIR/slurm/0001/sweep.json          folder of the sweep, version of the program
@@ -28,7 +28,7 @@ const MOST_BYTES: u64 = 1 << 28;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFolder(pub PathBuf);
 
-/// What all tasks of a submission share; the content of `sweep.json`.
+/// Settings that all tasks of a submission share; the content of `sweep.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSettings {
     /// Folder of the sweep, as an absolute path.
@@ -44,7 +44,7 @@ impl TaskSettings {
     }
 }
 
-/// How a task is executed on a machine.
+/// Options for the execution of a task on a machine.
 #[derive(Clone, Debug)]
 pub struct WorkOptions {
     /// Number of cores of the task. Its runs share them.
@@ -165,7 +165,7 @@ impl TaskFolder {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError> {
-        self.settings()?; // a folder that is not here has a message of its own
+        self.settings()?; // a missing folder has its own message
         let runs = self.task(task)?;
         let dir = self.check(&runs[..runs.len().min(1)], &options.node)?;
         let jobs = options.cpus.clamp(1, runs.len().max(1));

@@ -25,8 +25,8 @@ use super::plan::PlannedRun;
 const POLL: Duration = Duration::from_millis(50);
 /// Time between two heartbeats. Journal and overview are updated at the same interval, and when a child ends.
 const BEAT: Duration = Duration::from_secs(1);
-/// Time between two heartbeats of a task on a cluster. A thousand tasks share one folder, and a run may be taken over after
-/// two minutes without a heartbeat.
+/// Time between two heartbeats of a task on a cluster. A thousand tasks share one folder, and a run may be
+/// taken over after two minutes without a heartbeat.
 const CLUSTER_BEAT: Duration = Duration::from_secs(20);
 /// Exit code of a run that was interrupted and has written a checkpoint.
 const INTERRUPTED: i32 = 75;
@@ -135,7 +135,7 @@ struct Driver<'a> {
     elsewhere: usize,
     /// Runs whose outcome is not known, in the order of the plan.
     open: Vec<usize>,
-    /// When all open runs were last looked at, and how long that took.
+    /// When all open runs were last checked, and how long that took.
     looked: Option<(Instant, Duration)>,
     /// Mean speed of the runs, in environment steps per second; `None` before it is known.
     pace: Option<f64>,
@@ -226,7 +226,8 @@ impl Driver<'_> {
 
     /// Starts free runs up to the maximum number of jobs, and reads the results of other drivers from the journal.
     ///
-    /// In a sweep of thousands of runs, all of them are looked at only so often that this takes 5 % of the time.
+    /// In a sweep of thousands of runs, all runs are checked only so often that the checks take 5 % of the
+    /// time.
     fn start_free(&mut self) -> io::Result<()> {
         let whole = self.looked.is_none_or(|(at, took)| at.elapsed() >= took * 20);
         let begun = Instant::now();

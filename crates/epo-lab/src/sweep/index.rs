@@ -1,7 +1,9 @@
-//! The index of a large sweep: one file with all finished runs, so that a later process need not open thousands.
+//! The index of a large sweep: one file with all finished runs, so that a later process need not open thousands
+//! of files.
 //!
-//! `DIR/ended.json` repeats what the files `done.json` of the journal say. A run counts as done by the index only if its
-//! folder exists. Whoever removes a `done.json` removes the index first, under the same lock; it is then made anew.
+//! `DIR/ended.json` repeats the content of the files `done.json` of the journal. The index counts a run as done
+//! only if its folder exists. A process that removes a `done.json` first removes the index, under the same
+//! lock; the index is then rebuilt.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -70,7 +72,7 @@ pub(super) fn add<'a>(
     })
 }
 
-/// Removes the index and then calls `change`, which takes back that a run is done.
+/// Removes the index and then calls `change`, which deletes the record that a run is done.
 ///
 /// # Errors
 /// If the index cannot be removed, or `change` fails.

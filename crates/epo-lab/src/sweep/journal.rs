@@ -94,7 +94,7 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Whether the run got as far as `until`, or to its end if that is `None`.
+    /// Returns true if the run reached `until` steps, or its end if `until` is `None`.
     pub(super) fn reached(&self, until: Option<u64>) -> bool {
         match (self.until, until) {
             (None, _) => true,
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// Takes a free run; returns `None` if another process took it first or it has ended. `number` must be the number
-    /// that [`Claim::Free`] gave. A number that is computed anew could take over a lease that was made in between.
+    /// that [`Claim::Free`] gave. A number that is computed again could take over a lease that was made in between.
     pub(super) fn acquire(
         &mut self,
         id: &str,
@@ -271,7 +271,7 @@ impl Journal {
         self.forget(id, "failed.json")
     }
 
-    /// Deletes the record that a run is done. Used if its run folder no longer exists.
+    /// Deletes the record that a run is done. Used if its run folder was deleted.
     pub(super) fn undo(&self, id: &str) -> io::Result<()> {
         self.forget(id, "done.json")
     }

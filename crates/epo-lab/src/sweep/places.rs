@@ -1,4 +1,4 @@
-//! Where the files of a sweep are.
+//! Locations of the files of a sweep.
 //!
 //! ```text
 //! DIR/layout                           `flat` or `sharded`; written once, by the first process
@@ -67,7 +67,7 @@ impl Places {
                 "" if tries < 100 => std::thread::sleep(std::time::Duration::from_millis(20)),
                 other => {
                     let why =
-                        format!("`{}` is no layout of a sweep: write flat or sharded", other.escape_debug());
+                        format!("`{}` is not a sweep layout: write flat or sharded", other.escape_debug());
                     return Err(at(&path)(io::Error::new(io::ErrorKind::InvalidData, why)));
                 }
             }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(old.runs("a"), dir.path().join("old/runs"));
         fs::write(dir.path().join("old/layout"), "round\n").unwrap();
         assert!(
-            Places::find(&dir.path().join("old")).unwrap_err().to_string().contains("no layout of a sweep")
+            Places::find(&dir.path().join("old")).unwrap_err().to_string().contains("not a sweep layout")
         );
     }
 }

@@ -46,8 +46,8 @@ pub struct PlannedRun {
     /// Settings that not all runs of the sweep share, such as `pmn linear, smooth softplus`. Task, algorithm and seed
     /// are left out because the name has them.
     pub variant: String,
-    /// Number of environment steps after which the run is paused; `None` trains it to its end. It is not part of the
-    /// configuration or of the name: a run that is paused and continued has the bytes of one that was not.
+    /// Number of environment steps after which the run is paused; `None` trains it to its end. It is not part
+    /// of the configuration or of the name: pausing and continuing a run does not change its bytes.
     pub until: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl SweepFile {
             }
         }
         if file.base.is_empty() && file.grid.is_empty() && file.list.is_empty() {
-            return Err(one("the sweep file asks for nothing: write what to run in [grid]".into()));
+            return Err(one("the sweep file describes no run: list the runs in [grid]".into()));
         }
         Ok(file)
     }
@@ -362,7 +362,7 @@ mod tests {
             ("[grid]\nrun.task = [\"SafetyPointGoal9-v0\"]\n", "did you mean `SafetyPointGoal0-v0`?"),
             ("[grid]\nrun.seed = 3\n", "grid.run.seed must be a list"),
             ("[grid]\nrun.seed = []\n", "grid.run.seed must be a list"),
-            ("", "asks for nothing"),
+            ("", "describes no run"),
             ("[gird]\nrun.seed = [0]\n", "did you mean `grid`"),
             ("[sweep]\nrun.seed = [0]\n", "its tables are base, grid, list, slurm, ray"),
             ("[run]\nseed = [0]\n", "write it below [base] or [grid]"),

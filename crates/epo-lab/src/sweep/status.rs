@@ -35,7 +35,7 @@ pub struct EngineTask {
     pub id: String,
     /// Whether the task has started; otherwise it waits.
     pub running: bool,
-    /// Why the task waits, in the words of the engine; may be empty.
+    /// Reason why the task waits, as the engine states it; may be empty.
     pub reason: String,
 }
 
@@ -54,7 +54,7 @@ pub struct RunStatus {
     pub epochs: u32,
     /// Number of finished environment steps.
     pub steps: u64,
-    /// Why the run failed or why its task waits; `None` if there is nothing to say.
+    /// Reason why the run failed or why its task waits; `None` if there is no reason.
     pub message: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> StatusReader<'a> {
         Ok(Self { runs, journal: Journal::open(places.clone()), places, outcomes })
     }
 
-    /// Looks whether a run has ended, and returns its outcome.
+    /// Checks whether a run has ended, and returns its outcome if it has.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -110,7 +110,7 @@ impl<'a> StatusReader<'a> {
         Ok(self.outcomes[index].as_ref())
     }
 
-    /// Whether a process works on a run, as far as its lease tells.
+    /// Returns true if a process works on a run, according to its lease.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -141,14 +141,14 @@ impl<'a> StatusReader<'a> {
         })
     }
 
-    /// Returns the numbers of finished and of failed runs, as far as they were looked at.
+    /// Returns the numbers of finished and of failed runs among those that were checked.
     pub fn counts(&self) -> (usize, usize) {
         let count =
             |wanted: fn(&RunOutcome) -> bool| self.outcomes.iter().flatten().filter(|o| wanted(o)).count();
         (count(|o| matches!(o, RunOutcome::Done(_))), count(|o| matches!(o, RunOutcome::Failed(..))))
     }
 
-    /// Forgets that runs failed, so that an engine tries them again.
+    /// Deletes the records of failed runs, so that an engine tries them again.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -213,7 +213,7 @@ impl<'a> StatusReader<'a> {
         Ok(status)
     }
 
-    /// Returns the outcome of every run, as far as it is known, and adds finished runs to the index of a large sweep.
+    /// Returns the outcome of every run, if it is known, and adds finished runs to the index of a large sweep.
     ///
     /// # Errors
     /// If the index cannot be written.

@@ -1,4 +1,4 @@
-//! The file of a search.
+//! The file that describes a search for parameters.
 //!
 //! ```toml
 //! [base]                       # settings of every run
@@ -9,7 +9,7 @@
 //! trials = 24                  # number of points that are tried
 //! seeds = [0, 1, 2]            # seeds of each trial
 //! rungs = [1e5, 3e5]           # steps at which the worst trials are stopped; none by default
-//! keep = 0.5                   # share of the trials that goes on at each rung
+//! keep = 0.5                   # share of the trials that continue at each rung
 //! [space]                      # the parameters and their values
 //! train.lr = { low = 1e-5, high = 1e-3, log = true }
 //! train.passes = { low = 5, high = 40, integer = true }
@@ -47,7 +47,7 @@ pub enum Range {
         low: f64,
         /// Largest value.
         high: f64,
-        /// Whether equal ratios are equally likely, instead of equal differences.
+        /// Whether values are spread evenly on a logarithmic scale instead of a linear one.
         log: bool,
         /// Whether only integers are taken.
         integer: bool,
@@ -73,7 +73,7 @@ impl TunedParameter {
                 values[((u * values.len() as f64) as usize).min(values.len() - 1)].clone()
             }
             Range::Number { low, high, log, integer } => {
-                // an integer has the width of 1, so that both ends are as likely as the others
+                // each integer has an interval of width 1, so that both ends are as likely as the other values
                 let (from, to) = if *integer { (low - 0.5, high + 0.5) } else { (*low, *high) };
                 let from = if *integer && *log { from.max(low * 0.5) } else { from };
                 let value = if *log { from * (to / from).powf(u) } else { from + (to - from) * u };
@@ -126,7 +126,7 @@ impl Default for Settings {
     }
 }
 
-/// A parsed and checked file of a search.
+/// A parsed and checked search file.
 #[derive(Clone, Debug)]
 pub struct TuneFile {
     /// How points are chosen. Default: tpe.
@@ -142,7 +142,7 @@ pub struct TuneFile {
     pub seeds: Vec<u64>,
     /// Steps at which trials are compared and the worst are stopped. Default: none.
     pub rungs: Vec<u64>,
-    /// Share of the trials that goes on at each rung. Default: 0.5.
+    /// Share of the trials that continue at each rung. Default: 0.5.
     pub keep: f64,
     /// Number of steps of a whole run.
     pub steps: u64,
@@ -154,7 +154,7 @@ pub struct TuneFile {
 }
 
 impl TuneFile {
-    /// Parses and checks a file. The message of an error names what is wrong.
+    /// Parses and checks a search file. An error message names the mistake.
     ///
     /// Every parameter is checked at both ends of its range, or at every choice, so that a mistake is found before the
     /// first run.
@@ -261,7 +261,7 @@ impl TuneFile {
         config.to_string()
     }
 
-    /// Number of trials that go on, of `alive` at a rung: at least one.
+    /// Returns how many of `alive` trials continue after a rung: at least one.
     pub fn kept(&self, alive: usize) -> usize {
         ((alive as f64 * self.keep).ceil() as usize).min(alive).max(alive.min(1))
     }
@@ -271,18 +271,18 @@ impl TuneFile {
         &self.engines
     }
 
-    /// The file as it was written.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether this search has the trials of `before`, and perhaps more.
+    /// Returns true if this search has all trials of `before`; it may have more.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         let same = |a: &Self, b: &Self| {
             (a.method, a.batch, a.seed, &a.seeds, &a.rungs, a.keep.to_bits(), &a.parameters, &a.base)
                 == (b.method, b.batch, b.seed, &b.seeds, &b.rungs, b.keep.to_bits(), &b.parameters, &b.base)
         };
-        // without generations, all trials compete with each other at a rung
+        // with these methods there are no generations, so all trials compete with each other at a rung
         let compete = self.method != SearchMethod::Tpe && !self.rungs.is_empty();
         same(self, before)
             && match compete {

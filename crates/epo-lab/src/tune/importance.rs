@@ -5,9 +5,9 @@
 //! groups  the trials by the value of the parameter: its choices, or up to 4 groups of equal size
 //! ε² = (SS_between − (k − 1) MS_within) / SS_total
 //! ```
-//! ε² is the share of the variance of the ranks that the groups explain, corrected for what k groups explain by chance.
-//! Its expected value is 0 for a parameter without influence; negative values are set to 0. Influence that appears only
-//! in combination with another parameter is not seen.
+//! ε² is the share of the variance of the ranks that the groups explain, corrected for the share that k groups
+//! explain by chance. Its expected value is 0 for a parameter without influence; negative values are set to 0.
+//! Influence that appears only in combination with another parameter is not detected.
 
 use super::Trial;
 

@@ -1,16 +1,18 @@
 //! Search for good parameters: which values to try, how long to train each, and which trials go on.
 //!
 //! ```text
-//! Sampler ──▶ trials ──▶ runs (a trial × the seeds) ──Engine──▶ results at a rung ──▶ the best share goes on
+//! Sampler ──▶ trials ──▶ runs (a trial × the seeds) ──Engine──▶ results at a rung ──▶ the best share continues
 //!    ▲                                                                 │
 //!    └────────────────── results of all trials so far ─────────────────┘
 //! ```
-//! A search is a function of its file and of the run folders. A trial depends only on the seed of the search, its number
-//! and the results of earlier generations, and a result depends only on the rows of a run up to the rung. A search that
-//! was killed therefore goes on with the same trials, on any engine, and ends with the same bytes. Nothing else is kept.
+//! A search is a function of its file and of the run folders. A trial depends only on the seed of the search,
+//! its number and the results of earlier generations. A result depends only on the rows of a run up to the
+//! rung. A search that was killed therefore continues with the same trials, on any engine, and ends with the
+//! same bytes. No other state is kept.
 //!
-//! At a rung, runs are *paused*, not shortened: each has its full number of steps from the start, so its learning rate
-//! decays over the whole run. A trial that goes on has the bytes of a run that was never paused.
+//! At a rung, runs are *paused*, not shortened: each has its full number of steps from the start, so its
+//! learning rate decays over the whole run. A trial that continues has the same bytes as a run that was never
+//! paused.
 
 mod file;
 mod importance;
@@ -34,7 +36,7 @@ pub use sampler::Sampler;
 /// Share of the steps up to a rung over which return and cost are averaged.
 pub const SHARE: f64 = 0.1;
 
-/// One point of the search space, and what came of it.
+/// One point of the search space, and its results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Number of the trial, from 0.
@@ -47,7 +49,7 @@ pub struct Trial {
     pub runs: Vec<PlannedRun>,
     /// Results at the rungs that it reached, in order. The last rung is the end of the runs.
     pub results: Vec<TrialResult>,
-    /// Why it failed: the message of its first run that did.
+    /// Reason for the failure: the message of its first failed run.
     pub failure: Option<String>,
 }
 
@@ -73,9 +75,10 @@ impl TrialResult {
 impl Trial {
     /// Returns `Greater` if this trial is better.
     ///
-    /// A trial that reached a later rung is better: it was preferred in its generation. At the same rung, a feasible
-    /// trial is better than an infeasible one, a feasible one with a higher return is better, and so is an infeasible
-    /// one with a smaller excess. A failed trial is worse than all others. Of equals the earlier is better.
+    /// A trial that reached a later rung is better: it was preferred in its generation. At the same rung, a
+    /// feasible trial is better than an infeasible one. Of two feasible trials, the one with the higher return
+    /// is better; of two infeasible ones, the one with the smaller excess. A failed trial is worse than all
+    /// others. Of two equal trials, the earlier one is better.
     pub fn compare(&self, other: &Self) -> Ordering {
         let at_rung = || match (self.results.last(), other.results.last()) {
             (Some(a), Some(b)) => a.mean.compare(&b.mean),
@@ -95,7 +98,7 @@ pub struct Round {
     pub first: usize,
     /// Number of trials of the generation.
     pub size: usize,
-    /// Number of trials that are still in it.
+    /// Number of trials of the generation that have not been stopped.
     pub alive: usize,
     /// Number of the rung, from 0.
     pub rung: usize,
@@ -105,7 +108,7 @@ pub struct Round {
     pub steps: u64,
 }
 
-/// The reason why a search cannot go on. Nothing is lost by it: the same call continues.
+/// The reason why a search cannot continue. Nothing is lost: the same call continues it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
@@ -120,7 +123,7 @@ pub enum TuneError {
     Run {
         /// Run folder.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         why: String,
     },
     /// A file of the search cannot be written or read.
@@ -155,8 +158,8 @@ impl Found {
 /// Executes a plan and returns the outcome of each run. The round is for the display.
 pub type Execute<'a> = dyn FnMut(&Plan, &Round) -> Result<Vec<RunOutcome>, EngineError> + 'a;
 
-/// Searches as the file says, in the folder `dir`. `execute` gives each plan to an engine; `watch` sees the trials after
-/// each round.
+/// Runs the search of the file in the folder `dir`. `execute` gives each plan to an engine; `watch` receives
+/// the trials after each round.
 ///
 /// # Errors
 /// If the file in `dir` is that of another search, a run cannot be read, or the engine cannot be used.
@@ -217,7 +220,8 @@ pub fn search(
     Ok(Found { trials, rungs, finished: true })
 }
 
-/// The runs of the trials that are still in a generation. Two trials with the same values share their runs.
+/// Returns the runs of the trials of a generation that have not been stopped. Two trials with the same values
+/// share their runs.
 fn runs(trials: &[Trial], alive: &[usize], until: Option<u64>) -> Vec<PlannedRun> {
     let mut known = BTreeSet::new();
     let all = alive.iter().flat_map(|&number| {
@@ -228,7 +232,8 @@ fn runs(trials: &[Trial], alive: &[usize], until: Option<u64>) -> Vec<PlannedRun
     all.filter(|run| known.insert(run.id.clone())).collect()
 }
 
-/// Reads the results of a trial at a rung. Rows after the rung are not used: a run may have gone on since.
+/// Reads the results of a trial at a rung. Rows after the rung are not used, because the run may have continued
+/// since.
 fn result(trial: &Trial, places: &Places, steps: u64) -> Result<TrialResult, TuneError> {
     let mut all = Vec::new();
     for run in &trial.runs {
@@ -257,9 +262,9 @@ fn result(trial: &Trial, places: &Places, steps: u64) -> Result<TrialResult, Tun
     Ok(TrialResult { steps, mean })
 }
 
-/// Writes the search into its folder, or refuses a folder of another search.
+/// Writes the search into its folder. Returns an error if the folder belongs to another search.
 ///
-/// More trials than before are no other search: the earlier ones are the same, unless `batch` says otherwise.
+/// The file may have more trials than before if the earlier ones stay the same ([`TuneFile::continues`]).
 fn claim(file: &TuneFile, dir: &Path) -> Result<(), TuneError> {
     let path = dir.join("tune.toml");
     let io = |source| TuneError::Io { path: path.clone(), source };

@@ -1,4 +1,4 @@
-//! Which point of the search space is tried next.
+//! The choice of the next point of the search space.
 //!
 //! A point depends on the seed of the search, the number of the trial, and for TPE on the results of earlier
 //! generations. The order in which runs end does not matter.
@@ -50,7 +50,7 @@ impl Sampler {
                 dimensions.map(|i| self.suggest(i, before, &mut stream)).collect()
             }
             SearchMethod::Sobol | SearchMethod::Tpe => {
-                // the sequence has 2¹⁶ points and 256 dimensions; beyond that, another scrambling is taken
+                // the sequence has 2¹⁶ points and 256 dimensions; beyond that, another scrambling is used
                 let seed = (self.seed as u32) ^ (number >> 16) as u32;
                 let at = |i: usize| {
                     let seed = seed.wrapping_add((i / 256) as u32).wrapping_mul(0x9E37_79B9);
@@ -75,7 +75,7 @@ impl Sampler {
         for (rank, trial) in ranked.iter().enumerate() {
             let place = trial.point[i] * n;
             let place = if self.choices[i].is_some() { place.floor() } else { place };
-            let _ = optimizer.tell(place, rank as f64); // a point of this range, and no NaN
+            let _ = optimizer.tell(place, rank as f64); // the point is in range, and no rank is NaN
         }
         let asked = optimizer.ask(&mut StreamRng(stream)).ok();
         let chosen = asked.map(|place| match self.choices[i] {

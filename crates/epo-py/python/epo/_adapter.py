@@ -1,4 +1,4 @@
-"""Brings a Gymnasium environment into the form that the trainer steps."""
+"""Adapts a Gymnasium environment to the interface that the trainer uses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from ._epo import EpoError
 from ._spaces import gymnasium
 
-#: Time limit of an environment that states none.
+#: Time limit of an environment that does not state one.
 DEFAULT_MAX_STEPS = 1000
 
 
 def need_gymnasium() -> None:
-    """Raises an exception that says what to install if Gymnasium is not there."""
+    """Raises an exception that says what to install if Gymnasium is missing."""
     if gymnasium is None:
         raise EpoError("environments of your own need Gymnasium: pip install gymnasium")
 
@@ -30,7 +30,7 @@ class Adapter:
         need_gymnasium()
         env = make()
         if not (hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "action_space")):
-            raise EpoError(f"the function returned {type(env).__name__}, which is no Gymnasium environment")
+            raise EpoError(f"the function returned {type(env).__name__}, which is not a Gymnasium environment")
         self.env, self.cost_fn = env, cost_fn
         spec = getattr(env, "spec", None)
         stated = getattr(spec, "max_episode_steps", None) or getattr(env, "max_steps", None)

@@ -16,7 +16,7 @@ _Base: Any = object if _spaces.gymnasium is None else _spaces.gymnasium.Env
 
 
 def tasks() -> list[dict[str, Any]]:
-    """Returns one dictionary per task: id, sizes, time limit, and what is rewarded and what costs.
+    """Returns one dictionary per task: id, sizes, time limit, and descriptions of reward and cost.
 
     >>> import epo
     >>> len(epo.tasks()), epo.tasks()[0]["id"]
@@ -150,7 +150,7 @@ class SafetyEnv(_Base):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Starts an episode and returns its first observation and an empty dictionary.
 
-        Without a seed, the next episode of the last seed starts; without any seed before, a random one.
+        Without a seed, the next episode of the last given seed starts. If none was ever given, a random seed is used.
         """
         native = self._open()
         if _spaces.gymnasium is not None:
@@ -175,7 +175,7 @@ class SafetyEnv(_Base):
         obs, reward, cost, terminated, truncated = native.step(action)
         info: dict[str, Any] = dict(zip(self._names, native.cost_terms()))
         if not info["cost_exception"]:
-            del info["cost_exception"]  # only a simulation that diverged has it
+            del info["cost_exception"]  # only a diverged simulation has it
         info["cost_sum"] = cost
         if native.goal_met:
             info["goal_met"] = True

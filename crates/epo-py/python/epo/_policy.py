@@ -72,7 +72,7 @@ class Policy:
     __call__ = predict
 
     def values(self, obs: Any) -> dict[str, Any]:
-        """Returns what the critics estimate for one or many observations, by name.
+        """Returns the estimates of the critics for one or many observations, by name.
 
         ``reward`` is the discounted return, ``cost`` the discounted cost. EPO's Penalty Metric Network adds
         ``cost_far``, its second cost critic; the released variant adds ``cost_variance``.
@@ -82,7 +82,7 @@ class Policy:
         return {name: float(v[0]) for name, v in values.items()} if single else values
 
     def seed(self, seed: int) -> None:
-        """Begins the random numbers of sampled actions anew."""
+        """Sets the seed of the random numbers of sampled actions."""
         self._native.seed(seed)
 
     def export_onnx(self, path: Any, *, deterministic: bool = True) -> None:

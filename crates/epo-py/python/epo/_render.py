@@ -26,7 +26,7 @@ def _reason(error: BaseException) -> str:
 
 def _mujoco() -> Any:
     if "mujoco" not in sys.modules and "MUJOCO_GL" not in os.environ and not os.environ.get("DISPLAY"):
-        # no screen, which the default of mujoco would need: a graphics device draws, otherwise software
+        # mujoco's default needs a screen: without one, use a graphics device, otherwise software
         has_device = any(os.path.exists(path) for path in ("/dev/dri", "/dev/nvidia0"))
         software = ctypes.util.find_library("OSMesa")
         os.environ["MUJOCO_GL"] = "osmesa" if software and not has_device else "egl"
@@ -56,7 +56,7 @@ class Renderer:
         self.window: Any = None
 
     def new_episode(self) -> None:
-        """Forgets the model: bodies stand elsewhere now."""
+        """Discards the model, because the bodies have moved."""
         if self.renderer is not None:
             self.renderer.close()
         if self.window is not None:
@@ -123,7 +123,7 @@ class Renderer:
 
     def _show(self) -> None:
         if self.window is None:
-            # asked without a screen, the viewer ends the process
+            # without a screen, the viewer would end the process
             if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
                 raise EpoError("a window cannot be opened without a screen; use render_mode='rgb_array'")
             try:

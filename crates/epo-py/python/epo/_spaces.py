@@ -23,7 +23,7 @@ class _Box:
         self._random = np.random.default_rng()
 
     def seed(self, seed: int | None = None) -> None:
-        """Begins the random numbers of :meth:`sample` anew."""
+        """Sets the seed of the random numbers of :meth:`sample`."""
         self._random = np.random.default_rng(seed)
 
     def sample(self) -> np.ndarray:
@@ -33,7 +33,7 @@ class _Box:
         return self._random.uniform(self.low, self.high).astype(self.dtype)
 
     def contains(self, x: Any) -> bool:
-        """Returns true if ``x`` has the right shape and lies within the bounds."""
+        """Returns true if ``x`` has the right shape and is within the bounds."""
         x = np.asarray(x)
         return x.shape == self.shape and bool(np.all(x >= self.low) and np.all(x <= self.high))
 

@@ -48,7 +48,7 @@ def train(
     id: str | None = None,
     **more: Any,
 ) -> Run:
-    """Trains an algorithm and returns the run. The run folder, its bytes and its hash are those of ``epo train``.
+    """Trains an algorithm and returns the run. The run folder has the same bytes and hash as with ``epo train``.
 
     Parameters
     ----------
@@ -144,9 +144,10 @@ def resume(
 ) -> Run:
     """Continues a run (a :class:`Run` or its folder) from its last checkpoint to its end, and returns it.
 
-    ``steps`` changes the length of the run. A folder that was changed since its checkpoint is refused, with the files
-    that differ; ``accept_changes=True`` continues it nevertheless, and ``changes.json`` and the report say so. A run on an environment of your own needs ``env``, the function that makes
-    it, and the same ``cost_fn`` and ``max_steps`` as before.
+    ``steps`` changes the length of the run. If the folder was changed since its checkpoint, an error
+    names the files that differ. ``accept_changes=True`` continues the run with these changes, which ``changes.json``
+    and the report list. A run on an environment of your own needs ``env``, the function that makes it, and the same
+    ``cost_fn`` and ``max_steps`` as before.
     """
     folder = os.fspath(getattr(run, "dir", run))
     job: dict[str, Any] = {"file": None, "settings": [], "algo": None, "runs": "", "name": None, "resume": folder}
@@ -228,8 +229,8 @@ def sweep(
     engine
         ``"local"``, ``"slurm"`` or ``"ray"``. Ray connects to ``RAY_ADDRESS``. Default: ``"local"``.
     storage
-        With Ray: path or URL (anything that ``fsspec`` opens) through which run folders travel. Default: none; the
-        nodes share the folder of the sweep.
+        With Ray: path or URL (anything that ``fsspec`` opens) through which run folders are transferred. Default:
+        none; the nodes share the folder of the sweep.
     cpus
         On a cluster: number of cores of a run. Default: 1.
     retries
@@ -413,7 +414,7 @@ def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | 
 
 
 def _text(key: str, value: Any) -> str:
-    """Returns a setting as the command line would take it."""
+    """Returns a setting in the form that the command line accepts."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):

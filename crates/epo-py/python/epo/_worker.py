@@ -28,7 +28,7 @@ def serve(connection: Connection, memory: int) -> None:
     sys.path[:], functions = pickle.loads(connection.recv_bytes())
     try:
         adapter = pickle.loads(functions)
-    except BaseException as error:  # the functions of the caller cannot be loaded here
+    except BaseException as error:  # the caller's functions cannot be loaded here
         failed = error
     from epo._adapter import Adapter
     from epo._workers import ANSWER, REQUEST, views

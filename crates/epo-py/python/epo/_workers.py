@@ -49,7 +49,7 @@ class Worker:
         ours, theirs = socket.socketpair()
         self.memory_fd = os.memfd_create(f"epo-worker-{number}")
         command = [sys.executable, "-m", "epo._worker", str(theirs.fileno()), str(self.memory_fd)]
-        # the worker finds this package where we have found it
+        # the worker imports this package from the same place as this process
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
@@ -129,7 +129,7 @@ class Pool:
     """A fixed number of worker processes and the environments in them."""
 
     def __init__(self, adapter: tuple, workers: int) -> None:
-        payload = pickle.dumps((sys.path, dumps(adapter)))  # the path first: modules are found by it
+        payload = pickle.dumps((sys.path, dumps(adapter)))  # the path comes first, because modules are found by it
         self.workers: list[Worker] = []
         try:
             self.workers = [Worker(i, payload) for i in range(workers)]

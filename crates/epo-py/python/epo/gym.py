@@ -20,7 +20,7 @@ AutoresetMode: Any = getattr(gymnasium.vector, "AutoresetMode", None)
 
 
 def gymnasium_id(task: str) -> str:
-    """Returns the id of the environment with five values of a task.
+    """Returns the id of a task's environment whose ``step`` returns five values.
 
     >>> import epo.gym
     >>> epo.gym.gymnasium_id("SafetyPointGoal1-v0")
@@ -88,7 +88,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         if num_envs < 1:
             raise ValueError(f"num_envs is at least 1, not {num_envs}")
         if render_mode is not None:
-            raise ValueError("a vector environment draws no pictures; make one environment with render_mode")
+            raise ValueError("a vector environment cannot be rendered; make one environment with render_mode")
         self.task_id = task
         self._same_step = _mode(autoreset_mode) == "same_step"
         self._native: Any = _epo.VecEnv(task, physics, num_envs, threads)
@@ -227,7 +227,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
 class RecordEpisodeCost(gymnasium.Wrapper):
     """Adds the cost of the whole episode to the statistics of a finished episode: ``info["episode"]["c"]``.
 
-    Put it around ``gymnasium.wrappers.RecordEpisodeStatistics``, which adds ``r``, ``l`` and ``t``.
+    Wrap it around ``gymnasium.wrappers.RecordEpisodeStatistics``, which adds ``r``, ``l`` and ``t``.
     """
 
     def __init__(self, env: Any) -> None:
@@ -253,7 +253,7 @@ if hasattr(gymnasium.vector, "VectorWrapper"):
     class RecordEpisodeCostVector(gymnasium.vector.VectorWrapper):
         """Adds the cost of finished episodes to the statistics of a vector environment: ``info["episode"]["c"]``.
 
-        Put it around ``gymnasium.wrappers.vector.RecordEpisodeStatistics``. It works with both autoreset modes.
+        Wrap it around ``gymnasium.wrappers.vector.RecordEpisodeStatistics``. It works with both autoreset modes.
         """
 
         def __init__(self, env: Any) -> None:

@@ -61,7 +61,7 @@ class EpoEnv(CMDP):
         self.reset(seed=seed)
 
     def render(self) -> Any:
-        """Refuses: a vector environment draws no pictures."""
+        """Raises an error: a vector environment cannot be rendered."""
         raise NotImplementedError("make one environment with epo.make(id, render_mode='rgb_array') to draw it")
 
     def close(self) -> None:

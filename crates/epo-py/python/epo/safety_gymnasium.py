@@ -1,7 +1,7 @@
 """The names of the package Safety-Gymnasium, for scripts that were written for it.
 
-Replace ``import safety_gymnasium`` by ``import epo.safety_gymnasium as safety_gymnasium``. There are :func:`make`,
-``vector.make`` and the wrappers that change the number of values of ``step``. :class:`SafetyEnv` has the environment.
+Replace ``import safety_gymnasium`` by ``import epo.safety_gymnasium as safety_gymnasium``. It has :func:`make`,
+``vector.make`` and the wrappers that change the number of values of ``step``. :class:`SafetyEnv` is the environment.
 """
 
 from __future__ import annotations

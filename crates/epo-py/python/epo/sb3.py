@@ -75,11 +75,11 @@ class VecEnv(_Base):
         return [getattr(self, attr_name, None) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Refuses: the environments are native."""
+        """Raises an error: the environments are native code."""
         raise NotImplementedError("the environments are native and have no attributes to set")
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list:
-        """Refuses: the environments are native."""
+        """Raises an error: the environments are native code."""
         raise NotImplementedError("the environments are native and have no methods to call")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:

@@ -227,7 +227,7 @@ impl Font {
 
 /// Draws a closed contour of points on and off the curve.
 ///
-/// Halfway between two neighbouring points off the curve lies a point on the curve.
+/// Two neighbouring points off the curve imply a point on the curve halfway between them.
 fn draw_contour(points: &[((f32, f32), bool)], out: &mut PathBuilder) {
     let middle = |a: (f32, f32), b: (f32, f32)| ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0);
     let n = points.len();

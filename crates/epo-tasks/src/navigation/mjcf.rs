@@ -10,9 +10,8 @@ use super::robots::Robot;
 use super::scene::Scene;
 
 /// Size of MuJoCo's arena (the memory for contacts and constraints) in megabytes.
-///
-/// It is at least twice what a pile of all loose objects on top of the robot needs; a test checks that. MuJoCo's own
-/// choice would be more than a hundred.
+/// It is at least twice what a pile of all loose objects on top of the robot needs; a test checks that.
+/// MuJoCo's default would be more than 100 megabytes.
 pub(crate) const ARENA_MB: usize = 4;
 
 /// The model with its bodies at `poses`: first the robot, then the objects in the order of the scene.

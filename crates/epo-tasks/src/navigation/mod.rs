@@ -10,7 +10,7 @@
 //! - `robots/`: one file per robot
 //! - `objects/`: one file per kind of object
 //! - `tasks/`: one file per published family: its levels and its rules
-//! - `scene`, `mjcf`: what a task is made of, and the model that is written from it
+//! - `scene`, `mjcf`: the parts of a task, and the model that is written from them
 //! - `stage`: the simulated scene; `layout`: where objects are placed; `lidar`: what the robot sees
 
 mod layout;
@@ -59,9 +59,9 @@ pub struct NavigationTask {
     pub scene: Scene,
     /// Makes the rules for one environment. It is given the scene, to look up groups of objects.
     pub rules: fn(&Scene) -> Box<dyn Rules>,
-    /// What is rewarded, in one line, for `epo tasks`.
+    /// Description of the reward in one line, for `epo tasks`.
     pub reward: String,
-    /// What costs, in one line, for `epo tasks`.
+    /// Description of the cost in one line, for `epo tasks`.
     pub cost: String,
 }
 
@@ -73,7 +73,7 @@ impl NavigationTask {
     }
 }
 
-/// One lidar ring of an observation: what the robot sees of one kind of object.
+/// One lidar ring of an observation: the readings for one kind of object.
 ///
 /// Sector k covers the bearings from k to k + 1 times 2π / 16, counter-clockwise from the x axis of the robot. Its reading
 /// is 1 for an object at the robot and 0 for none within the range.
@@ -83,7 +83,7 @@ pub struct LidarRing {
     pub object: &'static str,
     /// Entries of the observation, one per sector.
     pub entries: Range<usize>,
-    /// Distance in metres from which an object is not seen.
+    /// Range of the lidar, in metres. An object at this distance or farther is not seen.
     pub range: f64,
 }
 
@@ -149,7 +149,7 @@ impl NavigationWorld {
         seen.enumerate().map(ring).collect()
     }
 
-    /// The distance that has to become small to meet the goal, in metres.
+    /// The distance that the goal requires to become small, in metres.
     pub(crate) fn goal_distance(&self) -> Option<f64> {
         self.rules.goal_distance(&self.stage)
     }

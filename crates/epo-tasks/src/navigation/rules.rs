@@ -2,7 +2,7 @@
 
 use super::stage::Stage;
 
-/// The rules of a navigation task: what it rewards and when its goal is met. Objects bring their own costs.
+/// The rules of a navigation task: what it rewards and when its goal is met. Costs are defined by the objects.
 ///
 /// An environment calls them in this order:
 ///
@@ -28,8 +28,8 @@ pub trait Rules: std::fmt::Debug + Send {
     /// Ends a step, after its reward and cost and before the next goal is chosen. Default: does nothing.
     fn end_step(&mut self, _stage: &mut Stage) {}
 
-    /// The distance that has to become small to meet the goal, in metres, for viewers. Default: `None`, the task has no
-    /// goal.
+    /// The distance that the goal requires to become small, in metres, for viewers. Default: `None`, the task
+    /// has no goal.
     fn goal_distance(&self, _stage: &Stage) -> Option<f64> {
         None
     }

@@ -20,7 +20,8 @@ pub struct Scene {
     pub max_steps: usize,
     /// Upper bound on the absolute value of a reward. Default: 10.
     pub reward_clip: f64,
-    /// The objects. Random places are drawn in this order, and the lidar rings of the observation have it too.
+    /// The objects. Random places are drawn in this order, and the lidar rings of the observation are in the
+    /// same order.
     pub groups: Vec<Group>,
 }
 

@@ -1,6 +1,6 @@
 //! The simulated scene: where everything is, what touches the robot, and the random draws of the episode.
 //!
-//! The rules of a task and the cost of an object read it, and rules act on it.
+//! The rules of a task and the costs of objects read it. Rules also change it.
 
 use std::f64::consts::TAU;
 
@@ -27,13 +27,13 @@ pub struct Stage {
     bodies: Vec<BodyId>,
     /// Height of every entry of the layout.
     heights: Vec<f64>,
-    /// Where everything in the layout stood when the episode began.
+    /// Initial poses of everything in the layout in this episode.
     pub(super) poses: Vec<Pose>,
     /// Per group: its first entry of the layout.
     first: Vec<usize>,
     /// Per group: whether the lidar sees it at the moment.
     visible: Vec<bool>,
-    /// Per entry of the layout: whether the robot touches it, and whether touching it costs at the moment.
+    /// Per entry of the layout: whether the robot touches it, and whether touching it has a cost at the moment.
     touched: Vec<bool>,
     charged: Vec<bool>,
     carried: Vec<Carried>,
@@ -50,7 +50,7 @@ struct Carried {
     geoms: Vec<GeomId>,
 }
 
-/// What a geom belongs to, as far as a contact with it matters.
+/// The owner of a geom, for the evaluation of contacts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Contact {
     Robot,
@@ -290,7 +290,7 @@ impl Stage {
     /// Draws a new place for object `i` of a group, clear of the keep-outs of everything else, and moves it there.
     /// Returns `false` and leaves it where it is if no free place is found in 10 000 draws.
     ///
-    /// The condition of [`move_to`](Self::move_to) holds.
+    /// The object must satisfy the condition of [`move_to`](Self::move_to).
     #[must_use]
     pub fn redraw(&mut self, group: GroupId, i: usize) -> bool {
         let k = self.first[group.0] + i;
@@ -306,12 +306,13 @@ impl Stage {
         self.sim.move_fixed(self.bodies[self.first[group] + i], xy);
     }
 
-    /// Shows a group to the lidar, or hides it: its ring is then all zeros. A reset shows every group.
+    /// Shows a group to the lidar or hides it. The ring of a hidden group is all zeros. A reset shows every
+    /// group.
     pub fn set_visible(&mut self, GroupId(group): GroupId, visible: bool) {
         self.visible[group] = visible;
     }
 
-    /// Says whether object `i` of a group costs when the robot touches it. A reset makes every object cost.
+    /// Sets whether touching object `i` of a group has a cost. After a reset, touching any object has a cost.
     pub fn set_charged(&mut self, GroupId(group): GroupId, i: usize, charged: bool) {
         self.charged[self.first[group] + i] = charged;
     }
@@ -362,7 +363,7 @@ impl<'a> Objects<'a> {
         self.stage.touched[self.entry(i)]
     }
 
-    /// Whether touching object `i` costs at the moment; see [`Stage::set_charged`].
+    /// Returns true if touching object `i` has a cost at the moment; see [`Stage::set_charged`].
     pub fn is_charged(&self, i: usize) -> bool {
         self.stage.charged[self.entry(i)]
     }

@@ -1,7 +1,7 @@
 //! The 256 layers of NumPy's ziggurat for the normal distribution: the numbers that its sampler uses.
 //!
-//! They follow from the area that all layers share, but NumPy rounded intermediate results, so a formula gives other last
-//! digits. A test compares a million draws with those of NumPy.
+//! They follow from the area that all layers share, but NumPy rounded intermediate results, so a formula gives
+//! different last digits. A test compares a million draws with those of NumPy.
 
 /// Width of layer `i` divided by 2⁵².
 #[rustfmt::skip]
@@ -68,7 +68,7 @@ pub(super) const WIDTH: [f64; 256] = [
     6.98971833638762e-16, 7.159994934830664e-16, 7.372424301798799e-16, 7.658936370805573e-16, 8.113849337656484e-16,
 ];
 
-/// A 52-bit number below this lies in the part of layer `i` that is entirely under the curve.
+/// A 52-bit number below this is in the part of layer `i` that is entirely under the curve.
 #[rustfmt::skip]
 pub(super) const ACCEPT: [u64; 256] = [
     0xef33d8025ef6a, 0x0, 0xc08be98fbc6a8, 0xda354fabd8142, 0xe51f67ec1eeea, 0xeb255e9d3f77e, 0xeef4b817ecab9,

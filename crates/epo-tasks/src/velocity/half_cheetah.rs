@@ -44,7 +44,7 @@ const LIMB: Skin =
     Skin { friction: [0.4, 0.1, 0.1], touched_by: 0, contact: Some((SOLREF, [0.0, 0.8, 0.01])), ..SKIN };
 const LOWER_RGBA: [f64; 4] = [0.9, 0.6, 0.6, 1.0];
 
-/// One link of a leg: its hinge, its capsule, and what hangs on it.
+/// One link of a leg: its hinge and its capsule.
 struct Link {
     name: &'static str,
     at: [f64; 2],

@@ -5,9 +5,9 @@
 //! cost    c = 1[‖v_xy‖ > threshold]
 //! end     the torso's height leaves (1, 2)
 //! ```
-//! Beside the joints, the observation holds the inertia and velocity of every body (the world included), the forces of the
-//! motors and the external forces. As published, all of these are one substep behind the joint positions. The two tendons of
-//! the published model carry no force and are left out.
+//! Besides the joints, the observation holds the inertia and velocity of every body (the world included), the
+//! forces of the motors and the external forces. As published, all of these are one substep behind the joint
+//! positions. The two tendons of the published model carry no force and are left out.
 
 use epo_mujoco::Sim;
 
@@ -75,7 +75,8 @@ fn ball(name: &str, radius: f64, pos: [f64; 3]) -> Geom {
 fn leg(side: &str, y: f64) -> Body {
     let (flip, left) = (-y, y > 0.0);
     let name = |part: &str| format!("{side}_{part}");
-    // the right hip is a little lighter and the right knee has no spring: slips of the published model, kept
+    // the right hip is a little lighter and the right knee has no spring: mistakes of the published model,
+    // which are kept
     let (hip_armature, knee_stiffness) = if left { (0.01, 1.0) } else { (0.008, 0.0) };
     let foot = Body {
         name: name("foot"),

@@ -29,7 +29,7 @@ use crate::NumpyGenerator;
 use crate::registry::{Source, TaskInfo};
 use crate::task_env::StepResult;
 
-/// One velocity task: a robot and the speed above which it costs.
+/// One velocity task: a robot and the speed above which a step has a cost.
 #[derive(Debug)]
 pub(crate) struct VelocityTask {
     robot: VelocityRobot,

@@ -39,12 +39,12 @@ fn healthy(sim: &Sim) -> bool {
     0.8 < height && height < 2.0 && -1.0 < lean && lean < 1.0
 }
 
-// Heights above the floor of the upright body. The published model is given in these; a part's place is the rounded
-// difference of two of them.
+// Heights above the floor of the upright body. The published model is defined by them: the position of a part
+// is the rounded difference of two heights.
 const TORSO: f64 = 1.25;
 const HIP: f64 = 1.05;
 const KNEE: f64 = 0.6;
-/// Middles of the thigh and of the shank.
+/// Heights of the middle of the thigh and of the shank.
 const THIGH: f64 = 0.825;
 const SHANK: f64 = 0.35;
 

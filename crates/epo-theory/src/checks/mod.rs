@@ -2,8 +2,8 @@
 //!
 //! Every check is an inequality "residual ≤ tolerance" that must hold in many cases. A check records its largest
 //! residual and the case in which it occurs. If the largest residual is negative, the inequality holds with a margin.
-//! [`counter`] contains counter-examples: small cases in which a statement fails because a condition is missing that
-//! the paper does not state.
+//! [`counter`] contains counter-examples: small cases in which a statement fails because it lacks a condition
+//! that the paper does not state.
 
 pub mod counter;
 mod penalty;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::engine::EngineError;
 
-/// Reasons of `squeue` that no waiting can change.
+/// Reasons in the output of `squeue` for which a task never starts, however long it waits.
 const NEVER: &[&str] = &[
     "PartitionConfig",
     "PartitionNodeLimit",
@@ -51,8 +51,8 @@ pub(super) fn queue_line(line: &str, root: &Path) -> Option<QueueLine> {
     Some(QueueLine { id, task, running, reason, folder: folder.to_owned() })
 }
 
-/// Returns the reason why none of these tasks can ever start, or `None` if one runs or may start. A task that waits for the
-/// check job starts only if that one does.
+/// Returns the reason why none of these tasks can ever start, or `None` if one runs or may start. A task that
+/// waits for the check job starts only if the check job does.
 pub(super) fn never_starts(lines: &[QueueLine]) -> Option<&str> {
     let never = |line: &&QueueLine| NEVER.contains(&&*line.reason);
     let reason = lines.iter().find(never)?;

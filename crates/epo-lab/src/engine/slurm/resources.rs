@@ -1,10 +1,10 @@
-//! What the tasks ask Slurm for: the table `[slurm]` of a sweep file.
+//! The resources that tasks request from Slurm: the table `[slurm]` of a sweep file.
 
 use toml::Table;
 
 use crate::engine::{EngineError, Key, read_table};
 
-/// What the tasks ask Slurm for. The table `[slurm]` of a sweep file has these keys.
+/// The resources that tasks request from Slurm. The table `[slurm]` of a sweep file has these keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resources {
     /// Partition. Default: that of the site.
@@ -23,7 +23,8 @@ pub struct Resources {
     pub at_once: Option<u32>,
     /// Number of times that a task goes back to the queue after a time limit or a preemption. Default: 20.
     pub retries: u32,
-    /// Seconds before the time limit at which a run is asked to save. Longer than an epoch takes. Default: 120.
+    /// Seconds before the time limit at which a run is asked to save. It must be longer than an epoch. Default:
+    /// 120.
     pub grace: u32,
     /// Shell commands that the script runs first, such as `module load …`. Default: none.
     pub setup: String,
@@ -73,19 +74,19 @@ impl Resources {
         read_table("slurm", Self::KEYS, table)
     }
 
-    /// Refuses values that would break the lines of the script.
+    /// Returns an error for values that would break the lines of the script.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         let given = [&self.partition, &self.time, &self.mem, &self.account];
         let texts = given.into_iter().flatten().chain(&self.options);
         for text in texts {
             if text.is_empty() || text.chars().any(char::is_control) {
-                let why = format!("`{}` is no value of a Slurm option", text.escape_debug());
+                let why = format!("`{}` is not a value of a Slurm option", text.escape_debug());
                 return Err(EngineError::Usage(why));
             }
         }
         match self.options.iter().find(|option| !option.starts_with('-')) {
             Some(option) => {
-                Err(EngineError::Usage(format!("`{option}` is no option of sbatch: it begins with a dash")))
+                Err(EngineError::Usage(format!("`{option}` is not an sbatch option: add a leading dash")))
             }
             None => Ok(()),
         }

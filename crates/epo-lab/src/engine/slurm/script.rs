@@ -163,9 +163,9 @@ mod tests {
     fn values_that_would_break_the_script_are_refused() {
         let script = |resources: Resources, dir: &str| script(resources, "a\nb", dir);
         let evil = Resources { time: Some("1\nrm -r /".into()), ..Resources::default() };
-        assert!(script(evil, "/x").unwrap_err().contains("no value of a Slurm option"));
+        assert!(script(evil, "/x").unwrap_err().contains("not a value of a Slurm option"));
         let word = Resources { options: vec!["qos=high".into()], ..Resources::default() };
-        assert!(script(word, "/x").unwrap_err().contains("begins with a dash"));
+        assert!(script(word, "/x").unwrap_err().contains("add a leading dash"));
         assert!(script(Resources::default(), "/x/100%").unwrap_err().contains("plain name"));
         let good = script(Resources::default(), "/x/my 'sweep'").unwrap();
         assert!(good.contains(r"tasks=${EPO_TASKS:-'/x/my '\''sweep'\'''}"), "{good}");

@@ -1,4 +1,4 @@
-//! What the process that waits for a sweep remembers about its runs and tasks.
+//! The state of runs and tasks that the process waiting for a sweep keeps.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use super::commands::QueueLine;
 use crate::engine::{EngineError, Plan};
 use crate::sweep::{EngineTask, Overview, PlannedRun, RunEnd, RunOutcome, Running, StatusReader};
 
-/// Time between two looks for such tasks.
+/// Interval between two searches for idle tasks.
 const IDLE_LOOK: Duration = Duration::from_secs(20);
-/// Number of tasks of a run that may end one after another without a single new step. Then the run is given up.
+/// Number of consecutive tasks of a run without a single new step after which the run is given up.
 const MOST_IDLE_TASKS: u32 = 3;
 /// Maximum number of running runs whose progress is read at once.
 const MOST_SHOWN: usize = 50;
 
-/// What the process that watches a sweep remembers about its runs.
+/// The state of runs and tasks that the process watching a sweep keeps.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// Number of questions in a row in which no task of a run was in the queue.
+    /// Number of consecutive queries in which no task of a run was in the queue.
     absent: HashMap<usize, u32>,
     /// Steps of a run when its last task vanished, and the number of tasks since then that made no step.
     idle: HashMap<usize, (u64, u32)>,
@@ -27,14 +27,15 @@ pub(super) struct Watch {
     speed: HashMap<usize, [(u64, Instant); 2]>,
     /// Running tasks that work on none of their runs, and since when.
     idle_since: BTreeMap<String, Instant>,
-    /// When such tasks were last looked for.
+    /// When idle tasks were last searched for.
     looked: Option<Instant>,
 }
 
 impl Watch {
-    /// Returns the open runs that no task has, and that therefore have to be submitted.
+    /// Returns the open runs that belong to no task and therefore have to be submitted.
     ///
-    /// A run must be absent twice: a task that is being put back into the queue may be invisible for a moment.
+    /// A run must be absent twice, because a task that is being put back into the queue may be invisible for a
+    /// moment.
     pub(super) fn missing(
         &mut self,
         plan: &Plan,
@@ -50,7 +51,7 @@ impl Watch {
             }
             let absent = self.absent.entry(index).or_default();
             *absent = (*absent).saturating_add(1);
-            // a run that has ended is known to the reader and costs nothing here
+            // the reader remembers runs that have ended, so this check is cheap
             if (!first && *absent < 2) || reader.outcome(index)?.is_some() {
                 continue;
             }
@@ -74,7 +75,8 @@ impl Watch {
         Ok(missing)
     }
 
-    /// Returns the tasks that are said to run and have worked on none of their runs for `most`.
+    /// Returns the tasks that Slurm reports as running and that have worked on none of their runs for the time
+    /// `most`.
     pub(super) fn idle_tasks(
         &mut self,
         plan: &Plan,
@@ -101,7 +103,7 @@ impl Watch {
         Ok(idle.map(|(id, _)| id.clone()).collect())
     }
 
-    /// Takes back that a run was submitted.
+    /// Records that a run was not submitted after all.
     pub(super) fn not_submitted(&mut self, index: usize) {
         if let Some((_, idle)) = self.idle.get_mut(&index) {
             *idle = idle.saturating_sub(1);
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
     use crate::sweep::Places;
 
-    /// Fails if a task that Slurm only believes to run is waited for, or if one that works is cancelled.
+    /// Fails if a task that Slurm wrongly reports as running is not found, or if one that works is cancelled.
     #[test]
     fn a_task_that_works_on_no_run_is_found() {
         let dir = tempfile::tempdir().unwrap();

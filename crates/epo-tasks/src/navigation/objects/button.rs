@@ -1,4 +1,4 @@
-//! Button: an orange ball to be pressed. Touching one that costs at the moment costs.
+//! Button: an orange ball to be pressed. Touching a charged button has a cost.
 //!
 //! ```text
 //! cost_buttons = 1[the robot touches a button that is charged]     the rules of the task say which are
@@ -6,7 +6,7 @@
 
 use super::{Object, Objects, touched};
 
-/// An orange ball to be pressed. Which buttons cost is decided by the rules of the task, step by step
+/// An orange ball to be pressed. The rules of the task decide step by step which buttons have a cost
 /// ([`Stage::set_charged`](crate::navigation::Stage::set_charged)).
 #[derive(Clone, Copy, Debug)]
 pub struct Button;

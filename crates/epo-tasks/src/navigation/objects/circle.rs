@@ -1,8 +1,8 @@
-//! Circle: the disc at the origin that the robot circles. Nothing collides with it, and it costs nothing.
+//! Circle: the disc at the origin that the robot circles. Nothing collides with it, and it has no cost.
 
 use super::{Object, Objects, Pose, numbers};
 
-/// A faint green disc at the origin. Nothing collides with it, and it costs nothing.
+/// A faint green disc at the origin. Nothing collides with it, and it has no cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Circle {
     /// Radius in metres.

@@ -1,4 +1,4 @@
-//! Gremlin: a light box that is carried around a circle. Touching it costs.
+//! Gremlin: a light box that is carried around a circle. Touching it has a cost.
 //!
 //! ```text
 //! cost_gremlins = 1[the robot touches a gremlin]
@@ -12,7 +12,7 @@ const HEIGHT: f64 = 0.1;
 /// Radius of the circle, in metres.
 const RADIUS: f64 = 0.35;
 
-/// A light box (8 mg) that is carried around a circle of radius 0.35 m in 2π seconds. Touching it costs.
+/// A light box (8 mg) that is carried around a circle of radius 0.35 m in 2π seconds. Touching it has a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Gremlin;
 

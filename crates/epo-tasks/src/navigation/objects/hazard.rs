@@ -1,4 +1,4 @@
-//! Hazard: a blue disc on the floor. Being over it costs.
+//! Hazard: a blue disc on the floor. Being over it has a cost.
 //!
 //! ```text
 //! cost_hazards = 1[|robot − disc| < radius]     for any disc; distance of the centres in the plane
@@ -6,7 +6,7 @@
 
 use super::{Object, Objects, numbers};
 
-/// A blue disc on the floor. Being over it costs.
+/// A blue disc on the floor. Being over it has a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Hazard {
     /// Radius in metres.
@@ -34,7 +34,7 @@ impl Object for Hazard {
     }
 
     fn cost(&self, discs: &Objects<'_>, terms: &mut [f64]) {
-        // the package subtracts before it compares, so a robot exactly on the edge does not pay
+        // the package subtracts before it compares, so a robot exactly on the edge has no cost
         let over = |i| self.radius - discs.robot_distance(i) > 0.0;
         terms[0] = f64::from((0..discs.len()).any(over));
     }

@@ -1,4 +1,4 @@
-//! The kinds of objects, one file each: how one looks, how it moves, what it costs and what the lidar sees of it.
+//! The kinds of objects, one file each: shape, motion, cost, and what the lidar sees of an object.
 //!
 //! To add a kind, implement [`Object`] for a type of your own. A [`Group`] puts several of them into a
 //! [`Scene`](super::Scene).
@@ -30,8 +30,8 @@ use super::stage::Objects;
 
 /// A kind of object in a scene.
 ///
-/// Only [`name`](Object::name), [`height`](Object::height) and [`geoms`](Object::geoms) are required: such an object
-/// stands still at a random place, the lidar sees it, and it costs nothing.
+/// Only [`name`](Object::name), [`height`](Object::height) and [`geoms`](Object::geoms) are required. Such an
+/// object stands still at a random place, the lidar sees it, and it has no cost.
 ///
 /// ```
 /// use epo_tasks::navigation::{Object, Objects, numbers};
@@ -123,8 +123,8 @@ pub enum Motion {
 /// The body that moves an object with [`Motion::Carried`]. Nothing collides with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Carrier {
-    /// Position of the carrier after so many seconds of simulation, in metres. The carrier starts at the origin, so this is
-    /// also how far the spring pulls the object away from its first place.
+    /// Position of the carrier after `seconds` of simulation, in metres. The carrier starts at the origin, so
+    /// this is also how far the spring pulls the object away from its first place.
     pub path: fn(seconds: f64) -> [f64; 3],
     /// Attributes of the MJCF geom that is drawn for the carrier: `type`, `size` and `rgba`.
     pub geom: &'static str,
@@ -163,8 +163,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// `n` objects that cost what their kind says. `keepout` is the radius in metres that is kept free around each when
-    /// places are drawn.
+    /// Returns a group of `n` objects with the cost terms of their kind. `keepout` is the radius in metres that
+    /// is kept free around each object when places are drawn.
     pub fn new(n: usize, object: impl Object + 'static, keepout: f64) -> Self {
         Self { object: Arc::new(object), n, keepout, charged: true }
     }
@@ -190,13 +190,14 @@ impl Group {
     }
 }
 
-/// Numbers as MJCF text that reads back to the same bits.
+/// Returns numbers as MJCF text that parses to the same bits.
 pub fn numbers(values: &[f64]) -> String {
     let words: Vec<_> = values.iter().map(|v| format!("{v:?}")).collect();
     words.join(" ")
 }
 
-/// Whether the robot touches an object of the group that costs: the cost term of most solid objects.
+/// Returns 1 if the robot touches an object of the group whose contact has a cost, and 0 otherwise. It is the
+/// cost term of most solid objects.
 fn touched(objects: &Objects<'_>) -> f64 {
     f64::from((0..objects.len()).any(|i| objects.touched(i) && objects.is_charged(i)))
 }

@@ -1,4 +1,4 @@
-//! Pillar: a fixed column. Touching it costs.
+//! Pillar: a fixed column. Touching it has a cost.
 //!
 //! ```text
 //! cost_pillars = 1[the robot touches a pillar]
@@ -6,7 +6,7 @@
 
 use super::{Object, Objects, touched};
 
-/// A fixed column of radius 0.2 m and height 1 m. Touching it costs.
+/// A fixed column of radius 0.2 m and height 1 m. Touching it has a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Pillar;
 

@@ -1,4 +1,4 @@
-//! Push box: a yellow box to be pushed to a goal. It costs nothing.
+//! Push box: a yellow box to be pushed to a goal. It has no cost.
 
 use super::{Motion, Object, numbers};
 

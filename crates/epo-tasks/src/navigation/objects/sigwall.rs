@@ -1,4 +1,4 @@
-//! Sigwall: a wall that is only drawn. Being beyond it costs.
+//! Sigwall: a wall that is only drawn. Being beyond it has a cost.
 //!
 //! ```text
 //! two walls    cost_out_of_boundary = 1[|x| > distance]
@@ -9,7 +9,7 @@ use std::f64::consts::FRAC_PI_2;
 
 use super::{Object, Objects, Pose, numbers};
 
-/// A wall that is only drawn: the robot and the lidar go through it. Being beyond it costs.
+/// A wall that is only drawn: the robot and the lidar pass through it. Being beyond it has a cost.
 ///
 /// The first two walls of a group stand at ± `distance` on the x axis, the next two on the y axis. A group has two or
 /// four of them.

@@ -1,4 +1,4 @@
-//! Vase: a light box. Touching it costs, and so does moving it.
+//! Vase: a light box. Touching or moving it has a cost.
 //!
 //! ```text
 //! cost_vases_contact  = 1[the robot touches a vase]
@@ -10,7 +10,7 @@ use super::{Motion, Object, Objects, touched};
 /// Speed from which a vase counts as moving, in m/s.
 const MOVING: f64 = 1e-4;
 
-/// A light box (8 mg). Touching it costs, and so does moving it.
+/// A light box (8 mg). Touching or moving it has a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Vase;
 

@@ -18,7 +18,7 @@ pub struct Robot {
     pub timestep: f64,
     /// Height of its frame when an episode starts, in metres.
     pub height: f64,
-    /// Content of `<default>`. It holds for the objects of the scene too.
+    /// Content of `<default>`. It also applies to the objects of the scene.
     pub defaults: &'static str,
     /// Content of the body named `agent`.
     pub body: &'static str,

@@ -18,7 +18,7 @@ use crate::navigation::stage::Stage;
 
 /// Number of buttons.
 const N: usize = 4;
-/// Steps after a press in which no button costs or is seen.
+/// Number of steps after a press in which buttons have no cost and are not seen.
 const REST: u32 = 10;
 
 pub(super) const BUTTON: Family = Family {
@@ -60,7 +60,8 @@ impl PressButton {
         stage.objects(self.mark).robot_distance(0)
     }
 
-    /// Sets the timer. While it runs the buttons are hidden and free; then all but the marked one cost.
+    /// Sets the timer. While it runs, the buttons are hidden and have no cost. Afterwards touching any button
+    /// but the marked one has a cost.
     fn set_timer(&mut self, steps: u32, stage: &mut Stage) {
         self.timer = steps;
         let active = steps == 0;

@@ -19,7 +19,7 @@ pub(crate) struct Family {
     pub(crate) levels: fn(&Robot) -> Vec<Level>,
     /// The rules, which all levels share.
     pub(crate) rules: fn(&Scene) -> Box<dyn Rules>,
-    /// What is rewarded, in one line.
+    /// Description of the reward in one line.
     pub(crate) reward: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Family {
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) scene: Scene,
-    /// What costs, in one line.
+    /// Description of the cost in one line.
     pub(crate) cost: &'static str,
 }
 
