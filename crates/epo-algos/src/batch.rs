@@ -235,7 +235,7 @@ impl Discount {
 /// The values and targets of one critic at every step, `[N][T]`.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
-    /// Output of the critic at the observation of each step.
+    /// Value estimate at the observation of each step, in units of the task.
     pub value: Vec<f64>,
     /// Target that the critic is trained towards.
     pub target: Vec<f64>,

@@ -34,7 +34,7 @@ epo_core::parameters! {
     /// Settings that all updates share.
     ///
     /// The defaults are those of OmniSafe, the implementation that the EPO paper compares with, except for
-    /// `passes` and `target_kl` (`docs/results.md`).
+    /// `passes` and `target_kl` (`docs/algorithms.md`).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct UpdateConfig {

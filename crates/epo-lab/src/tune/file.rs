@@ -12,7 +12,7 @@
 //! keep = 0.5                   # share of the trials that continue at each rung
 //! [space]                      # the parameters and their values
 //! train.lr = { low = 1e-5, high = 1e-3, log = true }
-//! train.passes = { low = 5, high = 40, integer = true }
+//! train.passes = { low = 2, high = 20, integer = true }
 //! train.minibatch = [32, 64, 128]
 //! ```
 
