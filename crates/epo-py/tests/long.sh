@@ -2,17 +2,14 @@
 # The tests of the Python package with clients that bring gigabytes (torch): Stable-Baselines3, a training in one file,
 # and OmniSafe 0.5.0 (Python 3.10). The virtual environments are kept in target/python. Called by `./check long`.
 #
-# WHEEL names a wheel to test (default: one is built as in quick.sh).
+# wheel.sh builds the wheel and tests it first. WHEEL names a wheel that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
 skipped() { printf '\n!!! SKIPPED: %s\n\n' "$*" >&2; }
 
 quiet=(--quiet --disable-pip-version-check --no-cache-dir)
-if [ -z "${WHEEL:-}" ]; then
-    crates/epo-py/tests/quick.sh
-    WHEEL=$(ls target/python/wheels/epo-*.whl)
-fi
+WHEEL=$(crates/epo-py/tests/wheel.sh)
 
 # name, interpreter, what is installed, the tests
 client() {
