@@ -8,11 +8,6 @@
 //! and stops at the KL bound. [`AlgoSpec`] is the description of an algorithm, in the algorithm's own file.
 //! [`AlgoConfig`] lists all of them. `docs/algorithms.md` compares them; `docs/epo.md` maps the EPO paper to this code.
 
-#![deny(
-    clippy::too_many_arguments,
-    reason = "arguments that all functions of an update share belong in `UpdateContext`"
-)]
-
 mod agent;
 mod appo;
 mod auto;

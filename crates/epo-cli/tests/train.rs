@@ -244,10 +244,7 @@ fn wrong_arguments_exit_with_2_and_folders_without_a_run_with_4() {
         (&["--set", "train.gama=1"][..], "train.gamma"),
         (&["--set", "train.minibatch=1000"], "train.steps_per_epoch"),
         (&["--algo", "epoo"], "`epo`"),
-        (
-            &["--set", "run.physics=slow"],
-            "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or",
-        ),
+        (&["--set", "run.physics=slow"], "`run.physics = \"slow\"`: must be `published` or `fast`"),
         (&["SafetyPointGoal-v0"], "SafetyPointGoal"),
         (&["--resume", "x"], "--resume"), // together with settings of a new run
         (&["--set", "run.steps=-5"], "`run.steps = -5`: must be at least 1"),

@@ -378,12 +378,14 @@ fn part<T: DeserializeOwned>(
         let mut alone = entries(defaults);
         alone.insert(key.clone(), value.clone());
         if let Err(error) = Value::Table(alone).try_into::<T>() {
-            let why = match value.as_integer() {
-                Some(..0) => "must be at least 0",
-                Some(_) => "is too large",
-                None => error.message(),
+            let why = match (value.as_integer(), error.message().split_once(", expected ")) {
+                (Some(..0), _) => "must be at least 0".to_owned(),
+                (Some(_), _) => "is too large".to_owned(),
+                // "unknown variant `slow`, expected `published` or `fast`"
+                (None, Some((_, names))) => format!("must be {names}"),
+                (None, None) => error.message().to_owned(),
             };
-            let (key, got, why) = (format!("{name}.{key}"), value.to_string(), why.to_owned());
+            let (key, got) = (format!("{name}.{key}"), value.to_string());
             return Err(ConfigError::Value { key, got, why });
         }
     }
@@ -624,11 +626,8 @@ mod tests {
             ("run.steps=1e30", "`run.steps = 1e30`: is too large"),
             ("run.limit=inf", "`run.limit = inf`: must be a finite number of at least 0"),
             ("run.limit=-1", "`run.limit = -1`: must be a finite number of at least 0"),
-            (
-                "run.physics=slow",
-                "`run.physics = \"slow\"`: unknown variant `slow`, expected `published` or `fast`",
-            ),
-            ("algo.pmn=none", "`algo.pmn = \"none\"`: unknown variant `none`, expected one of `both`"),
+            ("run.physics=slow", "`run.physics = \"slow\"`: must be `published` or `fast`"),
+            ("algo.pmn=none", "`algo.pmn = \"none\"`: must be one of `both`"),
             ("train.envs=-1", "`train.envs = -1`: must be at least 1"),
         ] {
             let said = set(&[bad]).unwrap_err().to_string();

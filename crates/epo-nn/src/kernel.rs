@@ -16,6 +16,8 @@
 //!
 //! Tiny results become zero, see [`crate::tiny`].
 
+#![allow(clippy::too_many_arguments, reason = "kernels take their slices one by one")]
+
 use std::slice::ChunksExact;
 
 use pulp::Simd;
