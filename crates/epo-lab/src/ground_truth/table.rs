@@ -110,7 +110,7 @@ pub fn markdown(summaries: &[CmdpResult]) -> String {
             s.algo.clone(),
             number(s.optimum, 2),
             cell(s.ret, 2),
-            s.limit.to_string(),
+            ((s.limit * 100.0).round() / 100.0).to_string(),
             cell(s.cost, 2),
             cell(s.gap_percent, 1),
             cell(s.violation, 2),
