@@ -352,6 +352,11 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
     if pending > 0 {
         let runs = output::count(pending, "run");
         match engine.name() {
+            "slurm" if out.join("slurm/cancelled").exists() => {
+                tell!(
+                    "{runs} not finished, because the sweep was cancelled; the same command submits them again"
+                );
+            }
             "slurm" => tell!(
                 "{runs} not finished; Slurm continues them. The same command waits for them, --status shows them, \
                  --cancel ends them"

@@ -159,11 +159,10 @@ impl Slurm {
         nodes
     }
 
-    /// Asks Slurm for the tasks of this sweep.
+    /// Asks Slurm for the tasks of this sweep. The path of the script tells them from other jobs of the user: a script or
+    /// an option of the user may have changed the name of the job.
     fn lines(&self, plan: &Plan) -> Result<Vec<QueueLine>, EngineError> {
-        let name = job_name(plan);
-        let names = format!("--name={name},{name}-check");
-        let text = run("squeue", &["--noheader", "--array", &names, "--format=%A|%F|%K|%t|%r|%o"])?;
+        let text = run("squeue", &["--noheader", "--array", "--me", "--format=%A|%F|%K|%t|%r|%o"])?;
         let root = absolute(&plan.dir)?.join("slurm");
         Ok(text.lines().filter_map(|line| queue_line(line, &root)).collect())
     }
@@ -275,7 +274,7 @@ impl Engine for Slurm {
                 let submitted = match self.submit(plan, &missing, check, &mut submissions) {
                     Ok(submitted) => submitted,
                     // the tasks that are in the queue may use up a limit on the number of jobs
-                    Err(EngineError::Refused(why)) if !first && !lines.is_empty() => {
+                    Err(EngineError::Refused(why)) if !lines.is_empty() => {
                         refused = Some((Instant::now(), why));
                         0
                     }

@@ -77,12 +77,12 @@ impl Resources {
     /// Returns an error for values that would break the lines of the script.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         let given = [&self.partition, &self.time, &self.mem, &self.account];
-        let texts = given.into_iter().flatten().chain(&self.options);
-        for text in texts {
-            if text.is_empty() || text.chars().any(char::is_control) {
-                let why = format!("`{}` is not a value of a Slurm option", text.escape_debug());
-                return Err(EngineError::Usage(why));
-            }
+        // Slurm takes what follows `#` for a comment, and what follows a space for another option
+        let cut = |text: &str| text.is_empty() || text.contains(|c: char| c.is_control() || c == '#');
+        let values = given.into_iter().flatten().filter(|text| cut(text) || text.contains(' '));
+        if let Some(text) = values.chain(self.options.iter().filter(|text| cut(text))).next() {
+            let why = format!("`{}` is not a value of a Slurm option", text.escape_debug());
+            return Err(EngineError::Usage(why));
         }
         match self.options.iter().find(|option| !option.starts_with('-')) {
             Some(option) => {
@@ -96,6 +96,21 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// This test fails if Slurm would get a part of a value only.
+    #[test]
+    fn a_value_that_slurm_would_cut_is_refused() {
+        let with = |partition: &str, option: &str| Resources {
+            partition: Some(partition.into()),
+            options: vec![option.into()],
+            ..Resources::default()
+        };
+        assert!(with("main", "-p gpu").check().is_ok());
+        for wrong in [with("main foo", "-p gpu"), with("a#b", "-p gpu"), with("main", "--comment=a#b")] {
+            let said = wrong.check().unwrap_err().to_string();
+            assert!(said.contains("is not a value of a Slurm option"), "{said}");
+        }
+    }
 
     #[test]
     fn resources_are_read_from_the_sweep_file_and_mistakes_are_named() {
