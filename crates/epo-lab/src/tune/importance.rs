@@ -30,13 +30,20 @@ pub fn importance(trials: &[Trial], choices: &[Option<usize>]) -> Vec<Importance
     if ranked.len() < 8 {
         return Vec::new();
     }
-    ranked.sort_by(|a, b| a.results[0].mean.compare(&b.results[0].mean).then(a.number.cmp(&b.number)));
+    let compare = |a: &Trial, b: &Trial| a.results[0].mean.compare(&b.results[0].mean);
+    ranked.sort_by(|a, b| compare(a, b).then(a.number.cmp(&b.number)));
+    // equal trials share the mean of their ranks
+    let mut ranks = Vec::with_capacity(ranked.len());
+    for equal in ranked.chunk_by(|a, b| compare(a, b).is_eq()) {
+        let mean = ranks.len() as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        ranks.extend(std::iter::repeat_n(mean, equal.len()));
+    }
     let mut all: Vec<Importance> = choices
         .iter()
         .enumerate()
         .map(|(parameter, choices)| {
             let places: Vec<f64> = ranked.iter().map(|trial| trial.point[parameter]).collect();
-            Importance { parameter, share: epsilon_squared(&groups(&places, *choices)) }
+            Importance { parameter, share: epsilon_squared(&ranks, &groups(&places, *choices)) }
         })
         .collect();
     all.sort_by(|a, b| b.share.total_cmp(&a.share).then(a.parameter.cmp(&b.parameter)));
@@ -56,11 +63,11 @@ fn groups(places: &[f64], choices: Option<usize>) -> Vec<usize> {
     group
 }
 
-/// Returns ε² of the ranks 1, 2, … with these groups, at least 0.
-fn epsilon_squared(group: &[usize]) -> f64 {
+/// Returns ε² of ranks with these groups, at least 0. It is 0 if all ranks are equal.
+fn epsilon_squared(ranks: &[f64], group: &[usize]) -> f64 {
     let n = group.len() as f64;
     let mean = (n + 1.0) / 2.0;
-    let ranks = || group.iter().enumerate().map(|(i, g)| (i as f64 + 1.0, *g));
+    let ranks = || ranks.iter().zip(group).map(|(rank, g)| (*rank, *g));
     let total: f64 = ranks().map(|(y, _)| (y - mean).powi(2)).sum();
     let (mut between, mut k) = (0.0, 0.0);
     for g in 0..=group.iter().copied().max().unwrap_or(0) {
@@ -71,7 +78,7 @@ fn epsilon_squared(group: &[usize]) -> f64 {
             between += size * (members.iter().sum::<f64>() / size - mean).powi(2);
         }
     }
-    if k < 2.0 || n <= k {
+    if k < 2.0 || n <= k || total <= 0.0 {
         return 0.0;
     }
     let within = (total - between) / (n - k);
@@ -117,9 +124,15 @@ mod tests {
     #[test]
     fn the_share_is_that_of_a_hand_calculation() {
         // ranks 1‥8 in two groups of four: means 2.5 and 6.5, SS_total 42, SS_between 32, MS_within 10 / 6
-        let share = epsilon_squared(&[0, 0, 0, 0, 1, 1, 1, 1]);
+        let ranks = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        let share = epsilon_squared(&ranks, &[0, 0, 0, 0, 1, 1, 1, 1]);
         assert!((share - (32.0 - 10.0 / 6.0) / 42.0).abs() < 1e-12, "{share}");
-        assert_eq!(epsilon_squared(&[0, 1, 1, 0, 0, 1, 1, 0]), 0.0);
-        assert_eq!(epsilon_squared(&[2, 2, 2, 2]), 0.0, "one group explains nothing");
+        assert_eq!(epsilon_squared(&ranks, &[0, 1, 1, 0, 0, 1, 1, 0]), 0.0);
+        assert_eq!(epsilon_squared(&ranks[..4], &[2, 2, 2, 2]), 0.0, "one group explains nothing");
+        assert_eq!(
+            epsilon_squared(&[4.5; 8], &[0, 0, 0, 0, 1, 1, 1, 1]),
+            0.0,
+            "equal results explain nothing"
+        );
     }
 }

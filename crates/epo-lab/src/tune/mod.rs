@@ -178,10 +178,22 @@ pub fn search(
         let size = sampler.generation(first).min(file.trials - first);
         for number in first..first + size {
             let point = sampler.point(number, &trials[..first]);
-            trials.push(file.trial(number, point).map_err(TuneError::File)?);
+            // values that are valid one by one need not be valid together: such a trial fails, the search goes on
+            trials.push(file.trial(number, point.clone()).unwrap_or_else(|why| Trial {
+                number,
+                values: file.values(&point),
+                point,
+                runs: Vec::new(),
+                results: Vec::new(),
+                failure: Some(why),
+            }));
         }
-        let mut alive: Vec<usize> = (first..first + size).collect();
+        let mut alive: Vec<usize> =
+            (first..first + size).filter(|&number| trials[number].failure.is_none()).collect();
         for rung in 0..rungs {
+            if alive.is_empty() {
+                break;
+            }
             let until = file.rungs.get(rung).copied();
             let steps = until.unwrap_or(file.steps);
             let round = Round { first, size, alive: alive.len(), rung, rungs, steps };
@@ -212,9 +224,6 @@ pub fn search(
                 alive.sort_unstable();
             }
             watch(&round, &trials);
-            if alive.is_empty() {
-                break;
-            }
         }
     }
     Ok(Found { trials, rungs, finished: true })
@@ -473,5 +482,24 @@ mod tests {
         };
         let said = search(&file, dir.path(), &mut engine, &mut |_, _| ()).unwrap_err().to_string();
         assert!(said.contains("no episode had ended at the rung of 1000 steps"), "{said}");
+    }
+
+    /// This test fails if values that do not go together end the whole search.
+    #[test]
+    fn a_point_that_is_no_valid_configuration_is_a_failed_trial() {
+        let text = "[base]\nrun.task = \"SafetyPointGoal1-v0\"\nrun.steps = 4000\nrun.limit = 10\ntrain.envs = 4\n\
+                    algo.mu_init = 1.0\ntrain.lr = 1e-3\n[tune]\nmethod = \"random\"\ntrials = 12\nseeds = [3]\n\
+                    [space]\ntrain.steps_per_epoch = [400, 2000, 4000]\ntrain.minibatch = [100, 200, 1000]\n";
+        let (dir, mut budget, mut made) = (tempfile::tempdir().unwrap(), 1000, Vec::new());
+        let file = TuneFile::parse(text).unwrap();
+        let mut engine = fake(dir.path(), &mut budget, &mut made);
+        let found = search(&file, dir.path(), &mut engine, &mut |_, _| {}).unwrap();
+        let (failed, ended): (Vec<_>, Vec<_>) = found.trials.iter().partition(|t| t.failure.is_some());
+        assert!(found.finished && !failed.is_empty() && !ended.is_empty(), "{found:?}");
+        for trial in failed {
+            let why = trial.failure.as_deref().unwrap();
+            assert!(why.contains("train.minibatch = 1000") && trial.runs.is_empty(), "{why}");
+        }
+        assert!(ended.iter().all(|trial| trial.results.len() == 1));
     }
 }
