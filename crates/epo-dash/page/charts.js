@@ -111,7 +111,7 @@ export class Panel {
       toolbox: undefined,
       dataZoom: option.dataZoom === undefined && this.zooms ? zoom : undefined,
       title: { text: this.caption(), left: 8, top: 4, textStyle: { fontSize: 13, fontFamily: FONT } },
-      legend: { show: true, left: 8, bottom: 4, width: width - 2 * 8, padding: 0, type: "plain", itemGap: LEGEND_GAP, itemHeight: LEGEND_ROW - LEGEND_GAP, data: names, formatter: clipped, textStyle: { fontFamily: FONT, fontSize: 12 } },
+      legend: { show: true, left: 8, bottom: 4, width: width - 2 * 8, padding: 0, type: "plain", itemGap: LEGEND_GAP, itemHeight: LEGEND_ROW - LEGEND_GAP, itemWidth: LEGEND_LINE, itemStyle: this.zooms ? { opacity: 0 } : undefined, data: names, formatter: clipped, textStyle: { fontFamily: FONT, fontSize: 12 } },
       grid: { ...option.grid, top: 34, bottom: 38 + legend },
     });
     save(`${this.title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.svg`, paper.renderToSVGString(), "image/svg+xml");
@@ -125,6 +125,7 @@ export class Panel {
 
 const LEGEND_ROW = 24; // height of a row of a legend, with the gap below it
 const LEGEND_GAP = 10;
+const LEGEND_LINE = 32; // long enough to show a dash
 
 /** Returns a name that fits into a legend. @param {string} name */
 function clipped(name) {
@@ -141,7 +142,7 @@ export function legendRows(names, width) {
   pen.font = `12px ${FONT}`;
   let [rows, used] = [names.length > 0 ? 1 : 0, 0];
   for (const name of names) {
-    const item = 25 + 5 + pen.measureText(clipped(name)).width * 1.05 + LEGEND_GAP; // line, gap, text, gap
+    const item = LEGEND_LINE + 5 + pen.measureText(clipped(name)).width * 1.05 + LEGEND_GAP; // line, gap, text, gap
     if (used > 0 && used + item > width) [rows, used] = [rows + 1, 0];
     used += item;
   }
