@@ -427,7 +427,7 @@ async function openEpisodes(whose, x) {
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
       el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
-      ...(a.replays ? [el("p", { className: "hint" }, "exact: the replay repeats the actions of training. same seed: the run keeps no checkpoint of that epoch, so the policy of the newest checkpoint plays the same layout. `epo replay RUN --training ROW --retrain` repeats such an episode exactly.")] : []),
+      ...(a.replays ? [el("p", { className: "hint" }, "exact: the replay repeats the actions of training. same seed: the run keeps no checkpoint of that epoch, so the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
       el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, el("th", {}, "Replay"), el("th", {}, "Actions"), ...heads)), el("tbody", {}, ...a.episodes.map(row))),
     );
