@@ -1,8 +1,8 @@
 // The page: asks for new data about three times a second, shows it, and keeps the view in the address.
 
 import { CurvePanel, PlanePanel, look, theme } from "./charts.js";
-import { byId, count, el, number, percent, steps } from "./dom.js";
-import { Table, groupColumns, runColumns, swatch } from "./tables.js";
+import { byId, count, el, number, percent, steps, swatch } from "./dom.js";
+import { Table, groupColumns, runColumns } from "./tables.js";
 
 const TICK = 350; // milliseconds between two questions
 const MOST_SHOWN = 8; // groups that are shown at first
@@ -100,7 +100,7 @@ function alphaRegions(groups) {
 const panels = {
   main: [
     new CurvePanel({ key: "ret", title: "Return" }, listener),
-    new CurvePanel({ key: "cost", title: "Cost", note: "never smoothed", limit: true, zero: true }, listener),
+    new CurvePanel({ key: "cost", title: "Cost", note: "mean of the last 100 episodes; not smoothed further", limit: true, zero: true }, listener),
   ],
   plane: new PlanePanel(listener),
   excess: new CurvePanel({ key: "excess", title: "Cumulative excess", note: "sum over the epochs of the cost above the limit", zero: true }, listener),
@@ -156,19 +156,25 @@ function task() {
   return data.overview?.tasks.find((/** @type {any} */ t) => t.task === view.task) ?? data.overview?.tasks[0] ?? null;
 }
 
+/** Name of the shown task: that of the view, or another one if the filter hides it. */
+function taskName() {
+  return task()?.task ?? view.task;
+}
+
 /** Groups of the shown task, with their colours. */
 function groups() {
   const all = task()?.groups ?? [];
-  const chosen = view.groups ? new Set(view.groups) : null;
+  const ours = view.groups?.length === 0 || all.some((/** @type {any} */ g) => view.groups?.includes(g.id));
+  const chosen = view.groups && ours ? new Set(view.groups) : null; // a choice in another task says nothing here
   return all.map((/** @type {any} */ g, /** @type {number} */ place) => ({
     ...g, place, ...look(place), colours: { light: look(place, "light").colour, dark: look(place, "dark").colour },
-    shown: chosen ? chosen.has(g.id) : place < MOST_SHOWN,
+    shown: chosen ? chosen.has(g.id) : place < MOST_SHOWN, inPlane: chosen ? chosen.has(g.id) : true,
   }));
 }
 
 /** @param {string} path @param {string} quantities */
 function curvesAddress(path, quantities) {
-  const p = new URLSearchParams({ task: view.task, x: view.x, band: view.band, smooth: view.smooth, seeds: String(view.seeds), y: quantities });
+  const p = new URLSearchParams({ task: taskName(), x: view.x, band: view.band, smooth: view.smooth, seeds: String(view.seeds), y: quantities });
   if (view.q) p.set("q", view.q);
   const shown = groups().filter((/** @type {any} */ g) => g.shown).map((/** @type {any} */ g) => g.id);
   p.set("groups", shown.length > 0 ? shown.join(",") : "-");
@@ -215,7 +221,7 @@ async function refresh() {
         }
       }
       if (byId("settings").open) {
-        const settings = await ask("settings", `api/settings?${new URLSearchParams({ task: view.task, q: view.q })}`);
+        const settings = await ask("settings", `api/settings?${new URLSearchParams({ task: taskName(), q: view.q })}`);
         if (settings) showSettings(settings);
       }
     }
@@ -310,7 +316,7 @@ function showGroups() {
     const box = el("input", { type: "checkbox", checked: g.shown, onchange: () => choose(list, g.id, box.checked) });
     box.dataset.group = g.id;
     const info = g.training > 0 ? `n=${g.n}, ${g.training} live` : `n=${g.n}`;
-    return el("li", {}, el("label", { title: g.variant ?? g.label }, box, swatch(g.colour), el("span", { className: "name" }, g.label), el("small", {}, info)));
+    return el("li", {}, el("label", { title: g.variant ?? g.label }, box, swatch(g), el("span", { className: "name" }, g.label), el("small", {}, info)));
   }));
   tables.groups.show(list);
   byId("grouphint").textContent = "Means over the last 10 % of each run's steps, then over the runs";
@@ -336,7 +342,7 @@ function showRuns() {
   const runs = shownRuns();
   tables.runs.show(runs);
   byId("runhint").textContent = `${count(runs.length, "run")} of this task; ${data.overview.total} in all`;
-  byId("runscsv").href = `api/runs.csv?${new URLSearchParams({ task: view.task, q: view.q })}`;
+  byId("runscsv").href = `api/runs.csv?${new URLSearchParams({ task: taskName(), q: view.q })}`;
 }
 
 function showPlane() {
@@ -344,7 +350,8 @@ function showPlane() {
   for (const run of shownRuns()) {
     if (run.ret !== null && run.cost !== null) by.set(run.group, [...(by.get(run.group) ?? []), run]);
   }
-  panels.plane.show(groups().filter((/** @type {any} */ g) => g.shown && by.has(g.id)).map((/** @type {any} */ group) => ({ group, runs: by.get(group.id) })));
+  const all = groups().filter((/** @type {any} */ g) => by.has(g.id));
+  panels.plane.show(all.filter((/** @type {any} */ g) => g.inPlane).map((/** @type {any} */ group) => ({ group, runs: by.get(group.id) })), all.length);
 }
 
 /** Joins groups with their curves. @param {any} answer */
@@ -357,11 +364,12 @@ let restored = false;
 
 function showCurves() {
   const shown = join(data.curves);
-  for (const panel of [...panels.main, panels.excess]) panel.show(shown, view.x);
+  const all = groups().length;
+  for (const panel of [...panels.main, panels.excess]) panel.show(shown, view.x, view.band, all);
   panels.main[0].hint.textContent = view.smooth === "1" ? "" : `moving average of ${view.smooth} epochs; the thin line is not smoothed`;
   if (!restored && shown.length > 0) {
     restored = true;
-    if (view.zoom) panels.main[0].zoom(view.zoom);
+    panels.main[0].zoom(view.zoom);
     byId("unzoom").hidden = view.zoom === null;
   }
 }
@@ -370,7 +378,7 @@ function showPenalty() {
   const shown = join(data.penalty);
   for (const panel of panels.penalty) {
     panel.card.hidden = !shown.some((/** @type {any} */ g) => g.curves[panel.kind.key]);
-    panel.show(shown, view.x);
+    panel.show(shown, view.x, view.band, groups().length);
     if (view.zoom && !panel.zoomedOnce) {
       panel.zoomedOnce = true;
       panel.zoom(view.zoom);
@@ -396,7 +404,7 @@ function openPanel(title, ...content) {
 
 /** Lists the episodes that ended in an epoch, or in the next one in which any did: an episode may be longer than an epoch. @param {{group?: string, run?: string, title: string}} whose @param {number} x */
 async function openEpisodes(whose, x) {
-  const p = new URLSearchParams(whose.run ? { run: whose.run } : { group: whose.group ?? "" });
+  const p = new URLSearchParams(whose.run ? { run: whose.run } : { group: whose.group ?? "", q: view.q });
   const ask = async (/** @type {number} */ at) => {
     p.set(view.x === "time" ? "hours" : "steps", String(at));
     return await (await fetch(`api/episodes?${p}`)).json();
@@ -413,14 +421,15 @@ async function openEpisodes(whose, x) {
       const limit = data.runs.get(e.run)?.limit ?? null;
       const replay = a.replays ? el("a", { href: `replay?${new URLSearchParams({ run: e.run, episode: String(e.episode.row) })}`, target: "_blank", rel: "noopener" }, "replay") : "–";
       const className = limit === null ? "n" : e.episode.cost <= limit ? "n good" : "n bad";
-      return el("tr", {}, el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)), el("td", {}, replay));
+      return el("tr", {}, el("td", {}, replay), el("td", {}, e.exact ? "exact" : "same seed"), el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)));
     };
     const heads = ["Cost", "Return", "Length", "Seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
       el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
+      ...(a.replays ? [el("p", { className: "hint" }, "exact: the replay repeats the actions of training. same seed: the run keeps no checkpoint of that epoch, so the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
-      el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, ...heads, el("th", {}, "Replay"))), el("tbody", {}, ...a.episodes.map(row))),
+      el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, el("th", {}, "Replay"), el("th", {}, "Actions"), ...heads)), el("tbody", {}, ...a.episodes.map(row))),
     );
   } catch {
     openPanel(whose.title, el("p", {}, "The episodes cannot be read: the run may have been deleted."));
@@ -607,12 +616,26 @@ addEventListener("keydown", (event) => {
 addEventListener("hashchange", () => {
   const [task, q] = [view.task, view.q];
   readAddress();
-  if (view.q !== q || view.task !== task) forget();
-  restored = false;
+  if (view.q !== q || view.task !== task) {
+    forget();
+    [data.curves, data.penalty] = [null, null];
+  }
+  if (tables.runs) tables.runs.sort = { key: view.sort, down: view.down };
   applyTheme();
   showControls();
+  restoreZoom();
+  redraw(); // what is known, with the new zoom, groups and colours
+  restoreZoom();
   refresh();
+  if (view.run) openRun(view.run);
+  else if (byId("panel").open) byId("panel").close();
 });
+
+/** Lets the next drawing of the curves apply the zoom of the view. */
+function restoreZoom() {
+  restored = false;
+  for (const panel of panels.penalty) panel.zoomedOnce = false;
+}
 
 readAddress();
 applyTheme();

@@ -1,18 +1,18 @@
 // The charts, drawn by Apache ECharts.
 
 import { echarts } from "./echarts/index.js";
-import { el, number, save, steps } from "./dom.js";
+import { el, number, save, steps, swatch } from "./dom.js";
 
 /**
  * @typedef {{run: string, seed: number, x: number[], y: number[]}} SeedLine
  * @typedef {{x: number[], mean: (number|null)[], lo: (number|null)[], hi: (number|null)[], n: number[], raw?: (number|null)[], seeds?: SeedLine[]}} Curve
- * @typedef {{id: string, label: string, colour: string, colours: {light: string, dark: string}, dash: string, limit: number|null, curves: Record<string, Curve>}} Shown
+ * @typedef {{id: string, label: string, colour: string, colours: {light: string, dark: string}, dash: string, symbol: string, limit: number|null, curves: Record<string, Curve>}} Shown
  * @typedef {{from: number, to: number, colour: string, name: string}} Region
  * @typedef {{key: string, title: string, note?: string, limit?: boolean, zero?: boolean, step?: boolean, regions?: (groups: any[]) => Region[]}} Kind
  */
 
 const GROUP = "curves";
-const FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif';
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"; // single quotes: it becomes an attribute of an SVG
 
 /** Colours that people with colour blindness can tell apart (after Okabe and Ito), for a light and a dark page. */
 const PALETTE = {
@@ -20,6 +20,10 @@ const PALETTE = {
   dark: ["#5aaef0", "#ff9057", "#3ccfa0", "#ea9ccb", "#f2bd4b", "#9ad4f7", "#b79be6", "#b9c1cc"],
 };
 const DASHES = ["solid", "dashed", "dotted"];
+const SYMBOLS = ["circle", "triangle", "diamond"];
+const MOST_IN_TIP = 14; // groups that a tooltip names
+/** @type {Record<string, string>} */
+const BANDS = { std: "± standard deviation", ci95: "95 % interval of the mean", range: "smallest to largest" };
 
 /** @returns {"light" | "dark"} */
 export function theme() {
@@ -27,13 +31,14 @@ export function theme() {
 }
 
 /**
- * Returns the colour and the line of the n-th group of a task.
+ * Returns the colour, the line and the symbol of the n-th group of a task.
  * @param {number} place
  * @param {"light" | "dark"} [name]
  */
 export function look(place, name = theme()) {
   const colours = PALETTE[name];
-  return { colour: colours[place % colours.length], dash: DASHES[Math.floor(place / colours.length) % DASHES.length] };
+  const round = Math.floor(place / colours.length) % DASHES.length;
+  return { colour: colours[place % colours.length], dash: DASHES[round], symbol: SYMBOLS[round] };
 }
 
 /** @param {"light" | "dark"} name */
@@ -58,7 +63,8 @@ export class Panel {
     this.tools = el("span", { className: "tools" });
     this.tools.append(el("button", { type: "button", title: `Save “${title}” as SVG`, onclick: () => this.saveSvg() }, "SVG"));
     this.hint = el("span", { className: "hint" }, note);
-    this.card = el("div", { className: "card" }, el("div", { className: "head" }, el("h2", {}, title), this.hint, this.tools), this.plot);
+    this.part = el("span", { className: "part" });
+    this.card = el("div", { className: "card" }, el("div", { className: "head" }, el("h2", {}, title), this.part, this.hint, this.tools), this.plot);
     this.plot.addEventListener("mouseenter", () => (hovered = this));
     this.plot.addEventListener("mouseleave", () => (hovered = null));
     /** @type {any} */
@@ -85,20 +91,28 @@ export class Panel {
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn ?? 0) + 1);
   }
 
-  /** Saves the chart as an SVG file: light, with a title. */
+  /** Title of an exported figure. */
+  caption() {
+    return this.title;
+  }
+
+  /** Saves the chart as an SVG file: light, with a title and a legend below the plot. */
   saveSvg() {
-    const [width, height] = [Math.max(560, this.plot.clientWidth), Math.max(360, this.plot.clientHeight)];
-    const paper = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
+    const width = Math.max(560, this.plot.clientWidth);
     const option = this.option("light");
+    const names = option.legend?.data ?? [];
+    const legend = legendRows(names, width - 2 * 8) * LEGEND_ROW;
+    const height = Math.max(360, this.plot.clientHeight) + legend;
+    const paper = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
     const zoom = this.chart?.getOption()?.dataZoom?.map((/** @type {any} */ z) => ({ startValue: z.startValue, endValue: z.endValue, type: "inside", filterMode: "weakFilter" }));
     paper.setOption({
       ...option,
       backgroundColor: "#ffffff",
       toolbox: undefined,
       dataZoom: option.dataZoom === undefined && this.zooms ? zoom : undefined,
-      title: { text: this.title, left: 8, top: 4, textStyle: { fontSize: 13, fontFamily: FONT } },
-      legend: { show: true, bottom: 0, type: "plain", data: option.legend?.data ?? [] },
-      grid: { ...option.grid, top: 34, bottom: 74 },
+      title: { text: this.caption(), left: 8, top: 4, textStyle: { fontSize: 13, fontFamily: FONT } },
+      legend: { show: true, left: 8, bottom: 4, width: width - 2 * 8, padding: 0, type: "plain", itemGap: LEGEND_GAP, itemHeight: LEGEND_ROW - LEGEND_GAP, itemWidth: LEGEND_LINE, itemStyle: this.zooms ? { opacity: 0 } : undefined, data: names, formatter: clipped, textStyle: { fontFamily: FONT, fontSize: 12 } },
+      grid: { ...option.grid, top: 34, bottom: 38 + legend },
     });
     save(`${this.title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.svg`, paper.renderToSVGString(), "image/svg+xml");
     paper.dispose();
@@ -107,6 +121,32 @@ export class Panel {
   get zooms() {
     return false;
   }
+}
+
+const LEGEND_ROW = 24; // height of a row of a legend, with the gap below it
+const LEGEND_GAP = 10;
+const LEGEND_LINE = 32; // long enough to show a dash
+
+/** Returns a name that fits into a legend. @param {string} name */
+function clipped(name) {
+  return name.length > 70 ? `${name.slice(0, 69)}…` : name;
+}
+
+/**
+ * Returns the number of rows that a legend needs.
+ * @param {string[]} names
+ * @param {number} width
+ */
+export function legendRows(names, width) {
+  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  pen.font = `12px ${FONT}`;
+  let [rows, used] = [names.length > 0 ? 1 : 0, 0];
+  for (const name of names) {
+    const item = LEGEND_LINE + 5 + pen.measureText(clipped(name)).width * 1.05 + LEGEND_GAP; // line, gap, text, gap
+    if (used > 0 && used + item > width) [rows, used] = [rows + 1, 0];
+    used += item;
+  }
+  return rows;
 }
 
 /** Means and bands of one quantity over steps or time. */
@@ -122,6 +162,7 @@ export class CurvePanel extends Panel {
     /** @type {Shown[]} */
     this.groups = [];
     this.x = "steps";
+    this.band = "std";
     this.cursor = -1;
     this.selecting = false;
     this.zoomedOnce = false;
@@ -148,10 +189,13 @@ export class CurvePanel extends Panel {
   /**
    * @param {Shown[]} groups
    * @param {string} x
+   * @param {string} band
+   * @param {number} all number of groups that could be shown
    */
-  show(groups, x) {
+  show(groups, x, band, all) {
     this.groups = groups.filter((g) => g.curves[this.kind.key]);
-    this.x = x;
+    [this.x, this.band] = [x, band];
+    this.part.textContent = groups.length < all ? `${groups.length} of ${all} groups shown` : "";
     const ends = this.groups.map((g) => `${g.label} ${number(last(g.curves[this.kind.key].mean))}`);
     this.plot.setAttribute("aria-label", `${this.kind.title}. Latest values: ${ends.join(", ")}`);
     this.draw();
@@ -159,6 +203,13 @@ export class CurvePanel extends Panel {
       this.selecting = true;
       this.chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
     }
+  }
+
+  caption() {
+    const n = this.groups.map((g) => largest(g.curves[this.kind.key].n));
+    const [least, most] = [-largest(n.map((v) => -v)), largest(n)];
+    const runs = n.length === 0 ? "" : least === most ? ` of n = ${most}` : ` of n = ${least} to ${most}`;
+    return `${this.title}: mean${runs} ${most === 1 ? "run" : "runs"}${most > 1 ? `, band: ${BANDS[this.band]}` : ""}`;
   }
 
   /** @param {[number, number] | null} range */
@@ -208,17 +259,16 @@ export class CurvePanel extends Panel {
     if (hovered !== this || this.groups.length === 0) return "";
     const where = this.x === "time" ? `${number(x)} h` : `${steps(x)} steps`;
     const box = el("div", { className: "tip" }, el("b", {}, where));
-    for (const group of this.groups.slice(0, 14)) {
+    const here = this.groups.filter((group) => x <= (last(group.curves[this.kind.key].x) ?? 0) * 1.001);
+    for (const group of here.slice(0, MOST_IN_TIP)) {
       const curve = group.curves[this.kind.key];
-      if (x > curve.x[curve.x.length - 1] * 1.001) continue;
       const i = nearest(curve.x, x);
-      const swatch = el("span", { className: "swatch" });
-      swatch.style.background = group.colour;
       const [lo, hi] = [curve.lo[i], curve.hi[i]];
       const band = lo === null || hi === null ? "" : ` [${number(lo)}, ${number(hi)}]`;
       const text = `${number(curve.mean[i])}${band} n=${curve.n[i]}`;
-      box.append(el("div", { className: "row" }, swatch, el("span", {}, group.label), el("span", {}, text)));
+      box.append(el("div", { className: "row" }, swatch(group), el("span", {}, group.label), el("span", {}, text)));
     }
+    if (here.length > MOST_IN_TIP) box.append(el("div", { className: "soft" }, `and ${here.length - MOST_IN_TIP} more`));
     return box;
   }
 
@@ -286,9 +336,15 @@ export class PlanePanel extends Panel {
     this.chart.on("click", (/** @type {any} */ event) => event.data?.run && this.listener.run(event.data.run.id));
   }
 
-  /** @param {{group: Shown, runs: any[]}[]} data */
-  show(data) {
+  caption() {
+    const n = this.data.reduce((sum, d) => sum + d.runs.length, 0);
+    return `${this.title}: one point per run, n = ${n} ${n === 1 ? "run" : "runs"}`;
+  }
+
+  /** @param {{group: Shown, runs: any[]}[]} data @param {number} all number of groups that could be shown */
+  show(data, all) {
     this.data = data;
+    this.part.textContent = data.length < all ? `${data.length} of ${all} groups shown` : "";
     const front = pareto(data.flatMap((d) => d.runs));
     this.plot.setAttribute("aria-label", `Return against cost of ${data.reduce((n, d) => n + d.runs.length, 0)} runs, ${front.length} of them on the Pareto front`);
     this.draw();
@@ -302,7 +358,7 @@ export class PlanePanel extends Panel {
     const front = pareto(all).map((r) => [r.cost, r.ret]);
     /** @type {any[]} */
     const series = this.data.map(({ group, runs }) => ({
-      id: group.id, name: group.label, type: "scatter", symbolSize: all.length > 500 ? 6 : 9, z: 4,
+      id: group.id, name: group.label, type: "scatter", symbol: group.symbol, symbolSize: all.length > 500 ? 6 : 9, z: 4,
       itemStyle: { color: group.colours[name], opacity: 0.8, borderColor: ink.card, borderWidth: 0.7 },
       data: runs.map((run) => ({ value: [run.cost, run.ret], run, itemStyle: run.feasible === false ? { borderColor: group.colours[name], borderWidth: 1.8, color: "transparent" } : undefined })),
     }));

@@ -87,6 +87,16 @@ export function count(n, word) {
 }
 
 /**
+ * Returns a piece of the line of a group, as it is drawn in charts.
+ * @param {{colour: string, dash: string}} group
+ */
+export function swatch(group) {
+  const mark = el("span", { className: "swatch", "data-dash": group.dash });
+  mark.style.borderTopColor = group.colour;
+  return mark;
+}
+
+/**
  * Lets the browser save a text as a file.
  * @param {string} name
  * @param {string} text

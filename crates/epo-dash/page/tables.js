@@ -1,6 +1,6 @@
 // The tables below the charts.
 
-import { count, el, interval, number, percent, steps } from "./dom.js";
+import { count, el, interval, number, percent, steps, swatch } from "./dom.js";
 
 /**
  * @typedef {{key: string, title: string, hint?: string, numeric?: boolean, value: (row: any) => any, cell?: (row: any) => Node | string, className?: (row: any) => string}} Column
@@ -88,13 +88,6 @@ function feasibility(row) {
   return row.feasible === null || row.feasible === undefined ? "" : row.feasible ? "good" : "bad";
 }
 
-/** @param {any} colour */
-export function swatch(colour) {
-  const mark = el("span", { className: "swatch" });
-  mark.style.background = colour;
-  return mark;
-}
-
 /**
  * Columns of the table of runs.
  * @param {(id: string) => void} open
@@ -113,7 +106,7 @@ export function runColumns(open) {
     { key: "stays_from", title: "Stays from", hint: "first epoch from which on no epoch is above the limit", numeric: true, value: (r) => r.stays_from, cell: (r) => (r.stays_from === null ? "–" : String(r.stays_from)) },
     { key: "fps", title: "Steps/s", numeric: true, value: (r) => r.fps, cell: (r) => steps(r.fps) },
     { key: "hash", title: "Hash", hint: "first digits of the hash of the newest checkpoint", value: (r) => r.hash, cell: (r) => el("code", { title: r.hash ?? "" }, (r.hash ?? "–").slice(0, 8)) },
-    { key: "name", title: "Folder", value: (r) => r.name, cell: (r) => el("span", { className: "soft", title: r.remark || r.name }, r.name) },
+    { key: "name", title: "Folder", value: (r) => r.name, cell: (r) => el("span", { className: "soft folder", title: [r.name, r.remark].filter(Boolean).join("\n") }, r.name.split("/").pop()) },
   ];
 }
 
@@ -121,7 +114,7 @@ export function runColumns(open) {
 export function groupColumns() {
   const mean = (/** @type {any} */ v) => (v ? v.mean : null);
   return [
-    { key: "label", title: "Group", value: (g) => g.place, cell: (g) => el("span", { title: g.variant ?? "" }, swatch(g.colour), ` ${g.label}`) },
+    { key: "label", title: "Group", value: (g) => g.place, cell: (g) => el("span", { title: g.variant ?? "" }, swatch(g), ` ${g.label}`) },
     { key: "n", title: "Runs", numeric: true, value: (g) => g.n, cell: (g) => (g.training > 0 ? `${g.n} (${g.training} training)` : String(g.n)) },
     { key: "ret", title: "Return [95 %]", hint: "mean over the runs with its 95 % interval", numeric: true, value: (g) => mean(g.ret), cell: (g) => interval(g.ret) },
     { key: "cost", title: "Cost [95 %]", hint: "mean over the runs with its 95 % interval", numeric: true, value: (g) => mean(g.cost), cell: (g) => interval(g.cost), className: (g) => (g.cost && g.limit !== null ? (g.cost.mean <= g.limit ? "good" : "bad") : "") },

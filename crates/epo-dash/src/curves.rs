@@ -7,17 +7,19 @@ use epo_report::{csv_text, stats};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::rows::{COST, QUANTITIES, RET, TIME};
+use crate::rows::{QUANTITIES, RET, TIME};
 use crate::run::Run;
-use crate::store::{Store, read};
+use crate::store::{Group, Store, read};
 use crate::view::Filter;
 
 /// Maximum number of groups in one answer with curves.
 const MOST_GROUPS: usize = 40;
-/// Maximum number of points of a mean.
-const MOST_POINTS: usize = 500;
-/// Maximum number of points of a single seed.
-const MOST_SEED_POINTS: usize = 250;
+/// Maximum number of points of a line on the page.
+const MOST_POINTS: usize = 2048;
+/// Number of points of all lines in one answer, if each has more than [`FEWEST_POINTS`].
+const POINTS_IN_ALL: usize = 2 << 20;
+/// Number of points that every line may have, however many lines there are.
+const FEWEST_POINTS: usize = 250;
 /// Maximum number of single seeds of a group.
 const MOST_SEEDS: usize = 30;
 
@@ -99,7 +101,8 @@ struct SeedLine {
 /// A group, its label, and its curves by quantity.
 type GroupCurves = (String, String, Vec<(&'static str, Curve)>);
 
-fn group_curves(store: &Store, query: &CurvesQuery) -> Vec<GroupCurves> {
+/// `whole` asks for all rows that are kept; otherwise lines with many points are thinned.
+fn group_curves(store: &Store, query: &CurvesQuery, whole: bool) -> Vec<GroupCurves> {
     let (table, filter) = (store.table(), Filter::parse(&query.q));
     let wanted: BTreeSet<&str> = query.groups.split(',').filter(|id| !id.is_empty()).collect();
     let asked: BTreeSet<&str> = query.y.split(',').collect();
@@ -107,43 +110,80 @@ fn group_curves(store: &Store, query: &CurvesQuery) -> Vec<GroupCurves> {
         (0..QUANTITIES.len()).filter(|&q| asked.contains(QUANTITIES[q].key)).collect();
     let groups = table.groups.iter().filter(|g| g.task == query.task);
     let groups = groups.filter(|g| wanted.is_empty() || wanted.contains(g.id.as_str())).take(MOST_GROUPS);
+    let groups: Vec<&Group> = groups.collect();
+    let seeds = |group: &&Group| if query.seeds { group.runs.len().min(MOST_SEEDS) } else { 0 };
+    let lines: usize = groups.iter().map(|group| (3 + seeds(group)) * quantities.len()).sum();
+    let share = (POINTS_IN_ALL / lines.max(1)).clamp(FEWEST_POINTS, MOST_POINTS);
+    let most = if whole { usize::MAX } else { share };
     groups
+        .into_iter()
         .map(|group| {
             let runs: Vec<_> = group.runs.iter().map(|&i| read(&table.runs[i])).collect();
             let runs: Vec<_> = runs.into_iter().filter(|run| filter.keeps(run, &group.label.name)).collect();
-            let curve = |&q: &usize| Some((QUANTITIES[q].key, curve(&runs, q, query)?));
+            let curve = |&q: &usize| Some((QUANTITIES[q].key, curve(&runs, q, query, most)?));
             (group.id.clone(), group.label.name.clone(), quantities.iter().filter_map(curve).collect())
         })
         .collect()
 }
 
-fn curve(runs: &[RwLockReadGuard<'_, Run>], q: usize, query: &CurvesQuery) -> Option<Curve> {
+fn curve(runs: &[RwLockReadGuard<'_, Run>], q: usize, query: &CurvesQuery, most: usize) -> Option<Curve> {
     let window = if q == RET { query.smooth } else { 1 };
     let plain: Vec<(usize, Vec<(f64, f64)>)> =
         runs.iter().enumerate().filter_map(|(i, run)| Some((i, line(run, q, query.x)?))).collect();
     let longest = plain.iter().max_by_key(|(_, line)| line.len())?;
-    let stride = longest.1.len().div_ceil(MOST_POINTS);
-    let last = longest.1.len() - 1;
-    // the newest point is always shown
-    let grid: Vec<f64> = (0..=last).filter(|i| i % stride == last % stride).map(|i| longest.1[i].0).collect();
+    let grid: Vec<f64> = longest.1.iter().map(|p| p.0).collect();
     let smooth: Vec<(usize, Vec<(f64, f64)>)> =
         plain.iter().map(|(i, line)| (*i, smoothed(line, window))).collect();
-    let never_negative = q == COST && plain.iter().all(|(_, line)| line.iter().all(|p| p.1 >= 0.0));
-    let mut curve = mean_of(&grid, &smooth, query.band, never_negative);
+    // a task of a user may have values outside the usual range
+    let values = || plain.iter().flat_map(|(_, line)| line.iter().map(|p| p.1));
+    let [least, largest] = QUANTITIES[q].range;
+    let range = [
+        if values().all(|v| v >= least) { least } else { f64::NEG_INFINITY },
+        if values().all(|v| v <= largest) { largest } else { f64::INFINITY },
+    ];
+    let mut curve = mean_of(&grid, &smooth, query.band, range);
     if window > 1 {
-        curve.raw = Some(mean_of(&grid, &plain, query.band, false).mean);
+        curve.raw = Some(mean_of(&grid, &plain, query.band, range).mean);
+    }
+    if grid.len() > most {
+        curve.keep(&extremes(curve.raw.as_ref().unwrap_or(&curve.mean), most));
     }
     if query.seeds {
         let seed = |(i, line): &(usize, Vec<(f64, f64)>)| {
-            let (stride, last) = (line.len().div_ceil(MOST_SEED_POINTS), line.len() - 1);
-            let kept = line.iter().enumerate().filter(|(k, _)| k % stride == last % stride);
-            let (x, y) = kept.map(|(_, p)| (p.0 as f32, p.1 as f32)).unzip();
+            let values: Vec<f32> = line.iter().map(|p| p.1 as f32).collect();
+            let (x, y) = extremes(&values, most).into_iter().map(|k| (line[k].0 as f32, values[k])).unzip();
             let run = &runs[*i];
             SeedLine { run: run.id.clone(), seed: run.identity.as_ref().map_or(0, |i| i.seed), x, y }
         };
         curve.seeds = smooth.iter().take(MOST_SEEDS).map(seed).collect();
     }
     Some(curve)
+}
+
+impl Curve {
+    /// Keeps the points with these indices only.
+    fn keep(&mut self, which: &[usize]) {
+        let some = |list: &mut Vec<f32>| *list = which.iter().map(|&i| list[i]).collect();
+        [&mut self.x, &mut self.mean, &mut self.lo, &mut self.hi].into_iter().for_each(some);
+        self.raw.iter_mut().for_each(some);
+        self.n = which.iter().map(|&i| self.n[i]).collect();
+    }
+}
+
+/// Returns the indices of at most `most` values: the smallest and the largest value of each of many equally long parts,
+/// and the last value. So no peak disappears.
+fn extremes(values: &[f32], most: usize) -> Vec<usize> {
+    if values.len() <= most {
+        return (0..values.len()).collect();
+    }
+    let length = values.len().div_ceil((most.saturating_sub(1) / 2).max(1));
+    let mut kept = BTreeSet::from([values.len() - 1]);
+    for from in (0..values.len()).step_by(length) {
+        let part = || (from..values.len().min(from + length)).filter(|&i| !values[i].is_nan());
+        kept.extend(part().min_by(|&a, &b| values[a].total_cmp(&values[b])));
+        kept.extend(part().max_by(|&a, &b| values[a].total_cmp(&values[b])));
+    }
+    kept.into_iter().collect()
 }
 
 /// Positions and values of a quantity in one run, without missing values; `None` if there are none.
@@ -183,8 +223,8 @@ fn smoothed(line: &[(f64, f64)], window: usize) -> Vec<(f64, f64)> {
     (0..line.len()).map(|i| (line[i].0, mean(i))).collect()
 }
 
-/// Mean and band at the positions `grid`. A run counts where it has rows on both sides.
-fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, never_negative: bool) -> Curve {
+/// Mean and band at the positions `grid`. A run counts where it has rows on both sides. The band does not leave `range`.
+fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, range: [f64; 2]) -> Curve {
     let n = grid.len();
     let new = || Vec::with_capacity(n);
     let mut curve =
@@ -206,7 +246,7 @@ fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, never_n
         }
         let (mean, runs) = (stats::mean(&values), values.len());
         let half = |factor: f64| stats::std_dev(&values).map_or(f64::NAN, |sd| sd * factor);
-        let (mut lo, hi) = match band {
+        let (lo, hi) = match band {
             Band::Std => (mean - half(1.0), mean + half(1.0)),
             Band::Ci95 => {
                 let t = quantiles.entry(runs).or_insert_with(|| match runs {
@@ -220,13 +260,10 @@ fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, never_n
             }
             Band::Range => (f64::NAN, f64::NAN),
         };
-        if never_negative && lo < 0.0 {
-            lo = 0.0;
-        }
         curve.x.push(x as f32);
         curve.mean.push(mean as f32);
-        curve.lo.push(lo as f32);
-        curve.hi.push(hi as f32);
+        curve.lo.push(lo.clamp(range[0], range[1]) as f32); // NaN stays NaN
+        curve.hi.push(hi.clamp(range[0], range[1]) as f32);
         curve.n.push(runs as u32);
     }
     curve
@@ -234,19 +271,19 @@ fn mean_of(grid: &[f64], lines: &[(usize, Vec<(f64, f64)>)], band: Band, never_n
 
 /// Curves of a task.
 pub(crate) fn curves(store: &Store, query: &CurvesQuery) -> Value {
-    let groups = group_curves(store, query).into_iter().map(|(id, label, curves)| {
+    let groups = group_curves(store, query, false).into_iter().map(|(id, label, curves)| {
         let curves: BTreeMap<&str, Curve> = curves.into_iter().collect();
         json!({"id": id, "label": label, "curves": curves})
     });
     json!({"task": query.task, "groups": groups.collect::<Vec<_>>()})
 }
 
-/// The same curves as CSV.
+/// The same curves as CSV, with all rows that are kept.
 pub(crate) fn curves_csv(store: &Store, query: &CurvesQuery) -> String {
     let x = if query.x == X::Time { "hours" } else { "steps" };
     let mut out = format!("task,algorithm,quantity,{x},mean,lo,hi,runs\n");
     let task = csv_text(&query.task);
-    for (_, label, curves) in group_curves(store, query) {
+    for (_, label, curves) in group_curves(store, query, true) {
         let label = csv_text(&label);
         for (key, c) in curves {
             for i in 0..c.x.len() {
@@ -280,14 +317,27 @@ mod tests {
     fn a_mean_counts_the_runs_that_reach_it() {
         let lines = vec![(0, points(&[1.0, 2.0, 3.0])), (1, vec![(0.0, 3.0), (1.0, 6.0)])];
         let grid = [0.0, 0.5, 1.0, 2.0];
-        let std = mean_of(&grid, &lines, Band::Std, false);
+        let any = [f64::NEG_INFINITY, f64::INFINITY];
+        let std = mean_of(&grid, &lines, Band::Std, any);
         assert_eq!((std.mean.as_slice(), std.n.as_slice()), (&[2.0, 3.0, 4.0, 3.0][..], &[2, 2, 2, 1][..]));
         assert_eq!(std.hi[0], (2.0 + 2.0_f64.sqrt()) as f32);
         assert!(std.hi[3].is_nan() && std.lo[3].is_nan(), "one run has no band");
-        let range = mean_of(&grid, &lines, Band::Range, false);
+        let range = mean_of(&grid, &lines, Band::Range, any);
         assert_eq!((range.lo[1], range.hi[1]), (1.5, 4.5));
-        let interval = mean_of(&grid, &lines, Band::Ci95, false);
+        let interval = mean_of(&grid, &lines, Band::Ci95, any);
         assert!((interval.hi[0] - (2.0 + 12.7062)).abs() < 0.01, "{}", interval.hi[0]);
-        assert_eq!(mean_of(&grid, &lines, Band::Ci95, true).lo[0], 0.0, "a cost is never negative");
+        let cost = mean_of(&grid, &lines, Band::Ci95, [0.0, 10.0]);
+        assert_eq!((cost.lo[0], cost.hi[0]), (0.0, 10.0), "a band stays in the possible range");
+    }
+
+    /// This test fails if a cost of a single epoch disappears because a curve has many points.
+    #[test]
+    fn a_thinned_line_keeps_its_peaks_and_its_last_point() {
+        let mut values = vec![1.0_f32; 10_001];
+        (values[777], values[5001], values[9999], values[3]) = (99.0, -7.0, 50.0, f32::NAN);
+        let kept = extremes(&values, 500);
+        assert!(kept.len() <= 500 && kept.is_sorted(), "{}", kept.len());
+        assert!([777, 5001, 9999, 10_000].iter().all(|i| kept.contains(i)), "{kept:?}");
+        assert_eq!(extremes(&values[..625], MOST_POINTS).len(), 625, "every epoch");
     }
 }

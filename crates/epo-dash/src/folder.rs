@@ -67,12 +67,51 @@ impl Folder {
 
     /// Returns the number of finished epochs in the newest checkpoint; `None` if there is no checkpoint.
     pub(crate) fn newest_checkpoint(&self) -> Option<u64> {
+        self.checkpoints().into_iter().max()
+    }
+
+    /// Returns the numbers of finished epochs in the checkpoints.
+    pub(crate) fn checkpoints(&self) -> Vec<u64> {
         let dir = self.dir.join("checkpoint");
         if dir.is_symlink() {
-            return None;
+            return Vec::new();
         }
-        let entries = fs::read_dir(dir).ok()?.filter_map(Result::ok);
-        entries.take(1000).filter_map(|e| e.file_name().to_str()?.parse().ok()).max()
+        let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+        entries.take(1000).filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Refuses a folder in which a file that a replay reads is neither a regular file nor a folder, for example a link.
+    /// The error is a full sentence.
+    pub(crate) fn check_for_replay(&self) -> Result<(), String> {
+        let wrong = |path: &Path| {
+            let name = path.strip_prefix(&self.dir).unwrap_or(path).display().to_string();
+            format!("The run cannot be replayed: {name} is a link or a special file.")
+        };
+        let whole = self.dir.canonicalize().map_err(|e| format!("The run cannot be replayed: {e}."))?;
+        if !whole.starts_with(&self.root) {
+            return Err("The run cannot be replayed: it is outside the folders that are shown.".into());
+        }
+        let mut paths = vec![self.dir.join("config.toml"), self.dir.join("episodes.csv")];
+        let mut folders = vec![self.dir.join("checkpoint")];
+        while let Some(folder) = folders.pop() {
+            match folder.symlink_metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                about if !about.as_ref().is_ok_and(Metadata::is_dir) => return Err(wrong(&folder)),
+                _ => {}
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok).take(1000) {
+                let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_dir { folders.push(entry.path()) } else { paths.push(entry.path()) }
+            }
+        }
+        for path in paths {
+            match path.symlink_metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                about if !about.as_ref().is_ok_and(Metadata::is_file) => return Err(wrong(&path)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 

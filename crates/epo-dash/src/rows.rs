@@ -9,27 +9,33 @@ pub(crate) struct Quantity {
     pub(crate) key: &'static str,
     /// Column of `progress.csv`.
     column: &'static str,
+    /// Smallest and largest possible value.
+    pub(crate) range: [f64; 2],
 }
+
+const ANY: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
+const POSITIVE: [f64; 2] = [0.0, f64::INFINITY];
+const SHARE: [f64; 2] = [0.0, 1.0];
 
 /// Quantities in the order in which rows are stored. The last one is computed, not read.
 pub(crate) const QUANTITIES: [Quantity; 17] = [
-    Quantity { key: "ret", column: "Metrics/EpRet" },
-    Quantity { key: "cost", column: "Metrics/EpCost" },
-    Quantity { key: "time", column: "Time/Total" },
-    Quantity { key: "fps", column: "Time/FPS" },
-    Quantity { key: "mu", column: metrics::MU.key },
-    Quantity { key: "alpha", column: metrics::ALPHA.key },
-    Quantity { key: "psi", column: metrics::PSI.key },
-    Quantity { key: "weight", column: metrics::COST_WEIGHT.key },
-    Quantity { key: "f", column: metrics::F_HAT.key },
-    Quantity { key: "lambda", column: metrics::LAMBDA.key },
-    Quantity { key: "kappa", column: metrics::KAPPA.key },
-    Quantity { key: "explained_r", column: metrics::EXPLAINED_R.key },
-    Quantity { key: "explained_c", column: metrics::EXPLAINED_C.key },
-    Quantity { key: "kl", column: metrics::KL.key },
-    Quantity { key: "feasible", column: "Metrics/FeasibleRate" },
-    Quantity { key: "entropy", column: metrics::ENTROPY.key },
-    Quantity { key: "excess", column: "" },
+    Quantity { key: "ret", column: "Metrics/EpRet", range: ANY },
+    Quantity { key: "cost", column: "Metrics/EpCost", range: POSITIVE },
+    Quantity { key: "time", column: "Time/Total", range: POSITIVE },
+    Quantity { key: "fps", column: "Time/FPS", range: POSITIVE },
+    Quantity { key: "mu", column: metrics::MU.key, range: POSITIVE },
+    Quantity { key: "alpha", column: metrics::ALPHA.key, range: SHARE },
+    Quantity { key: "psi", column: metrics::PSI.key, range: POSITIVE },
+    Quantity { key: "weight", column: metrics::COST_WEIGHT.key, range: POSITIVE },
+    Quantity { key: "f", column: metrics::F_HAT.key, range: ANY },
+    Quantity { key: "lambda", column: metrics::LAMBDA.key, range: POSITIVE },
+    Quantity { key: "kappa", column: metrics::KAPPA.key, range: POSITIVE },
+    Quantity { key: "explained_r", column: metrics::EXPLAINED_R.key, range: [f64::NEG_INFINITY, 1.0] },
+    Quantity { key: "explained_c", column: metrics::EXPLAINED_C.key, range: [f64::NEG_INFINITY, 1.0] },
+    Quantity { key: "kl", column: metrics::KL.key, range: POSITIVE },
+    Quantity { key: "feasible", column: "Metrics/FeasibleRate", range: SHARE },
+    Quantity { key: "entropy", column: metrics::ENTROPY.key, range: ANY },
+    Quantity { key: "excess", column: "", range: POSITIVE },
 ];
 
 /// Place of the return in [`QUANTITIES`].
@@ -43,7 +49,8 @@ pub(crate) const FPS: usize = 3;
 /// Place of the sum of the excess over the limit.
 pub(crate) const EXCESS: usize = 16;
 
-/// Maximum number of rows that are kept of a run. Of a longer run, every second, fourth, … row is kept.
+/// Maximum number of rows that are kept of a run. Of a longer run, the row with the highest cost of every two, four, …
+/// rows is kept, and the newest row.
 pub(crate) const MOST_ROWS: usize = 4096;
 
 /// Rows of `progress.csv`, column by column.
@@ -55,8 +62,33 @@ pub(crate) struct Rows {
     pub(crate) steps: Vec<f64>,
     /// Values of [`QUANTITIES`]; NaN if the cell is empty. A quantity that the file lacks is an empty list.
     pub(crate) values: Vec<Vec<f32>>,
-    /// Every `stride`-th row is kept.
+    /// Number of consecutive rows of which one is kept.
     pub(crate) stride: usize,
+    /// True if the last row is kept only because it is the newest.
+    newest_only: bool,
+    /// Sums over all rows, `stride` at a time; empty while every row is kept.
+    parts: Vec<Part>,
+}
+
+/// Sums of return and cost over consecutive rows, with the numbers of rows that have them.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Environment steps at the end of the last of the rows.
+    steps: f64,
+    ret: (f64, u32),
+    cost: (f64, u32),
+}
+
+impl Part {
+    fn of(steps: f64, ret: f32, cost: f32) -> Self {
+        let sum = |v: f32| if v.is_finite() { (f64::from(v), 1) } else { (0.0, 0) };
+        Self { steps, ret: sum(ret), cost: sum(cost) }
+    }
+
+    fn add(&mut self, later: Self) {
+        let sum = |a: (f64, u32), b: (f64, u32)| (a.0 + b.0, a.1 + b.1);
+        *self = Self { steps: later.steps, ret: sum(self.ret, later.ret), cost: sum(self.cost, later.cost) };
+    }
 }
 
 /// Sums over all rows, also over those that are not kept.
@@ -143,8 +175,21 @@ impl Rows {
             }
             row[EXCESS] = sums.excess as f32;
         }
-        if epoch % self.stride != 0 {
-            return;
+        if std::mem::take(&mut self.newest_only) {
+            self.pop();
+        }
+        let bucket = |epoch: u32| epoch as usize / self.stride;
+        let begins = self.epoch.last().is_none_or(|&last| bucket(last) != bucket(epoch as u32));
+        if self.stride > 1 {
+            let part = Part::of(steps, row[RET], row[COST]);
+            match self.parts.last_mut().filter(|_| !begins) {
+                Some(last) => last.add(part),
+                None => self.parts.push(part),
+            }
+        }
+        if !begins {
+            let highest = self.values[COST].last().is_some_and(|&kept| is_higher(row[COST], kept));
+            if highest { self.pop() } else { self.newest_only = true }
         }
         self.epoch.push(epoch as u32);
         self.steps.push(steps);
@@ -158,6 +203,30 @@ impl Rows {
         }
     }
 
+    fn pop(&mut self) {
+        self.epoch.pop();
+        self.steps.pop();
+        for values in &mut self.values {
+            values.pop();
+        }
+    }
+
+    /// Mean return and mean cost over all rows that end after `from` steps, also over those that are not kept.
+    pub(crate) fn means_after(&self, from: f64) -> Option<(f64, f64)> {
+        let begin = self.steps.partition_point(|&s| s <= from);
+        let kept = |i: usize| Part::of(self.steps[i], self.values[RET][i], self.values[COST][i]);
+        let parts: Vec<Part> = match self.parts.is_empty() {
+            true => (begin..self.steps.len()).map(kept).collect(),
+            false => self.parts[self.parts.partition_point(|p| p.steps <= from)..].to_vec(),
+        };
+        let sum = parts.into_iter().reduce(|mut sum, part| {
+            sum.add(part);
+            sum
+        })?;
+        let mean = |(sum, n): (f64, u32)| (n > 0).then(|| sum / f64::from(n));
+        Some((mean(sum.ret)?, mean(sum.cost)?))
+    }
+
     /// Frees memory that more rows would have used.
     pub(crate) fn shrink(&mut self) {
         self.epoch.shrink_to_fit();
@@ -165,20 +234,47 @@ impl Rows {
         self.values.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
-    /// Keeps every second row.
+    /// Keeps the row with the highest cost of every two kept rows, and the newest row.
     fn thin(&mut self) {
-        fn halve<T>(list: &mut Vec<T>) {
-            let mut i = 0;
-            list.retain(|_| {
-                i += 1;
-                i % 2 == 1
-            });
+        if self.parts.is_empty() {
+            let one = |i: usize| Part::of(self.steps[i], self.values[RET][i], self.values[COST][i]);
+            self.parts = (0..self.steps.len()).map(one).collect();
         }
-        halve(&mut self.epoch);
-        halve(&mut self.steps);
-        self.values.iter_mut().for_each(halve);
+        let rows = self.steps.len();
         self.stride *= 2;
+        let (mut keep, mut last_bucket) = (vec![false; rows], None);
+        let mut best = 0;
+        for i in 0..rows - usize::from(self.newest_only) {
+            let bucket = self.epoch[i] as usize / self.stride;
+            if last_bucket != Some(bucket) || is_higher(self.values[COST][i], self.values[COST][best]) {
+                if last_bucket == Some(bucket) {
+                    keep[best] = false;
+                }
+                (best, keep[i]) = (i, true);
+            }
+            last_bucket = Some(bucket);
+        }
+        self.newest_only = !keep[rows - 1];
+        keep[rows - 1] = true;
+        fn only<T>(list: &mut Vec<T>, keep: &[bool]) {
+            let mut keep = keep.iter();
+            list.retain(|_| keep.next() == Some(&true));
+        }
+        only(&mut self.epoch, &keep);
+        only(&mut self.steps, &keep);
+        self.values.iter_mut().for_each(|values| only(values, &keep));
+        let parts = self.parts.chunks(2).map(|pair| {
+            let mut sum = pair[0];
+            pair.get(1).into_iter().for_each(|second| sum.add(*second));
+            sum
+        });
+        self.parts = parts.collect();
     }
+}
+
+/// Whether a cost is higher than another; a missing one never is.
+fn is_higher(a: f32, b: f32) -> bool {
+    a > b || (b.is_nan() && !a.is_nan())
 }
 
 #[cfg(test)]

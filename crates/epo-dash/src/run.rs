@@ -6,7 +6,7 @@ use epo_report::history::{Identity, Source};
 use epo_report::printable;
 
 use crate::folder::Folder;
-use crate::rows::{COST, Places, RET, Rows, Sums, TIME};
+use crate::rows::{Places, Rows, Sums, TIME};
 use crate::tail::{MOST_ROW, NewRows, Tail};
 
 /// A run that writes nothing for this time, and for ten of its epochs, counts as not training.
@@ -128,6 +128,12 @@ impl Run {
             Source::OmniSafe => "train_cfgs.total_steps",
         };
         identity.config.get(key)?.parse().ok()
+    }
+
+    /// Number of environment steps of an epoch; `None` if the run is not of this program.
+    pub(crate) fn steps_per_epoch(&self) -> Option<f64> {
+        let identity = self.identity.as_ref().filter(|i| i.source == Source::Epo)?;
+        identity.config.get("train.steps_per_epoch")?.parse().ok().filter(|steps: &f64| *steps >= 1.0)
     }
 
     /// Reads new data. Returns whether something changed, and whether there is more to read.
@@ -300,16 +306,11 @@ impl Run {
     /// Results; `None` before the first episode has ended.
     pub(crate) fn results(&self) -> Option<Results> {
         let from = self.sums.steps * (1.0 - FINAL_SHARE);
-        let begin = self.rows.steps.partition_point(|&s| s <= from);
-        let mean = |quantity: usize| {
-            let values = self.rows.values.get(quantity)?.get(begin..)?.iter().filter(|v| v.is_finite());
-            let (sum, n) = values.fold((0.0, 0), |(sum, n), &v| (sum + f64::from(v), n + 1));
-            (n > 0).then(|| sum / f64::from(n))
-        };
+        let (ret, cost) = self.rows.means_after(from)?;
         let limited = self.limit().is_some() && self.sums.counted > 0;
         Some(Results {
-            ret: mean(RET)?,
-            cost: mean(COST)?,
+            ret,
+            cost,
             above: limited.then(|| self.sums.above as f64 / self.sums.counted as f64),
             excess: limited.then_some(self.sums.excess),
             stays_from: limited.then_some(self.sums.stays_from).flatten(),
@@ -356,7 +357,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::rows::{EXCESS, MOST_ROWS, QUANTITIES};
+    use crate::rows::{COST, EXCESS, MOST_ROWS, QUANTITIES};
 
     pub(crate) const HEADER: &str = "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps,Time/Total,Penalty/Mu";
 
@@ -406,6 +407,28 @@ mod tests {
         fs::remove_file(&path).unwrap();
         run.refresh();
         assert_eq!((run.state, run.remark().as_str()), (RunState::Broken, "progress.csv is gone."));
+    }
+
+    /// This test fails if a violation in a single epoch of a long run disappears, or if the newest row does.
+    #[test]
+    fn a_long_run_keeps_its_highest_costs_and_its_newest_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = run(dir.path(), CONFIG);
+        let path = dir.path().join("progress.csv");
+        for rows in [4097, 5000, 10_001, 20_001] {
+            let cost = |i| if i == 777 || i == rows - 1 { 99.0 } else { f64::from(i % 3) };
+            let text: String = (1..=rows).map(|i| format!("{i},{},{i},1,1\n", cost(i))).collect();
+            fs::write(&path, format!("{HEADER}\n{text}")).unwrap();
+            while run.refresh().1 {}
+            let kept = |epoch| run.rows.epoch.iter().position(|&e| e == epoch);
+            let costs = [776, rows - 2].map(|epoch| run.rows.values[COST][kept(epoch as u32).unwrap()]);
+            assert_eq!((costs, run.rows.steps.last()), ([99.0; 2], Some(&f64::from(rows))), "{rows}");
+            assert!(run.rows.epoch.is_sorted_by(|a, b| a < b) && run.rows.steps.len() <= MOST_ROWS, "{rows}");
+            // final values are means over all rows, not over those with high costs
+            let results = run.results().unwrap();
+            assert!((results.cost - 1.0).abs() < 0.3, "{rows}: {}", results.cost);
+            assert!((results.ret - 0.95 * f64::from(rows)).abs() < 10.0, "{rows}: {}", results.ret);
+        }
     }
 
     /// This test fails if sums leave out rows that are not kept, or if kept rows have wrong epochs.

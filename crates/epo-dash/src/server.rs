@@ -24,10 +24,10 @@ use tokio::sync::Semaphore;
 use crate::Replays;
 use crate::answer::{self, Sending};
 use crate::curves::{self, CurvesQuery};
-use crate::episodes::Episodes;
+use crate::episodes::{Episode, Episodes};
 use crate::guard::{COOKIE, Guard};
 use crate::store::{Store, read};
-use crate::view::{self, OverviewQuery, RunsQuery};
+use crate::view::{self, Filter, OverviewQuery, RunsQuery};
 
 /// Maximum number of open connections. Further clients wait.
 const MOST_CONNECTIONS: usize = 4000;
@@ -148,10 +148,17 @@ impl Dashboard {
         (self.asked != 0 && self.asked != self.address.port()).then_some(self.asked)
     }
 
-    /// Returns the address of the page, with the token if there is one.
+    /// Returns the address of the page, with the token if there is one. If the dashboard listens on all addresses, this
+    /// is one that other machines can use.
     pub fn url(&self) -> String {
         let token = self.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
-        format!("http://{}/{token}", self.address)
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let host = match (ip.is_unspecified(), own_address(ip)) {
+            (false, _) => self.address.to_string(),
+            (true, Some(own)) => SocketAddr::new(own, port).to_string(),
+            (true, None) => format!("{}:{port}", rustix::system::uname().nodename().to_string_lossy()),
+        };
+        format!("http://{host}/{token}")
     }
 
     /// Answers requests. Does not return unless the runtime cannot be made.
@@ -219,6 +226,15 @@ impl Dashboard {
             });
         }
     }
+}
+
+/// Returns the address of this machine on the network that leads to other machines; `None` if there is none.
+fn own_address(unspecified: IpAddr) -> Option<IpAddr> {
+    // connecting a UDP socket chooses a route and sends nothing; these addresses are reserved for documentation
+    let other = if unspecified.is_ipv4() { "192.0.2.1" } else { "2001:db8::1" };
+    let socket = std::net::UdpSocket::bind((unspecified, 0)).ok()?;
+    socket.connect((other.parse::<IpAddr>().ok()?, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
 }
 
 fn listen(ip: IpAddr, port: u16) -> Result<std::net::TcpListener, DashboardError> {
@@ -514,7 +530,12 @@ impl Ask {
                 let replays = app.replays.as_ref().ok_or("This build of the dashboard makes no replays.")?;
                 let table = app.store.table();
                 let run = table.by_id.get(&query.run).map(|&i| &table.runs[i]).ok_or(NO_RUN)?;
-                let folder = read(run).folder.clone();
+                let (folder, problem) = {
+                    let run = read(run);
+                    (run.folder.clone(), run.problem.clone())
+                };
+                problem.map_or(Ok(()), |problem| Err(format!("The run cannot be replayed: {problem}")))?;
+                folder.check_for_replay()?;
                 let episode = match query.episode {
                     Some(row) => {
                         let found = app.episodes.get(&query.run, &folder, row)?;
@@ -568,6 +589,15 @@ struct EpisodesQuery {
     steps: Option<f64>,
     /// Or else hours of training within the epoch.
     hours: Option<f64>,
+    /// Filter of the runs of a group.
+    #[serde(default)]
+    q: String,
+}
+
+/// Returns the number of epochs that were finished before the one in which the episode ended. A checkpoint with this
+/// number holds the policy of that epoch, so the episode can be replayed exactly.
+fn epochs_before(episode: &Episode, steps_per_epoch: f64) -> u64 {
+    ((episode.step - 1.0) / steps_per_epoch).max(0.0) as u64
 }
 
 /// Episodes of the epoch that contains a number of steps, in one run or in all runs of a group, the costliest first.
@@ -575,19 +605,30 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
     let table = app.store.table();
     let members: Vec<usize> = match table.by_id.get(&query.run) {
         Some(&i) => vec![i],
-        None => table.groups.iter().find(|g| g.id == query.group).ok_or(NO_RUN)?.runs.clone(),
+        None => {
+            let group = table.groups.iter().find(|g| g.id == query.group).ok_or(NO_RUN)?;
+            let filter = Filter::parse(&query.q);
+            let keeps = |i: &usize| filter.keeps(&read(&table.runs[*i]), &group.label.name);
+            group.runs.iter().copied().filter(keeps).collect()
+        }
     };
     let (mut rows, mut problems, mut epochs) = (Vec::new(), Vec::new(), Vec::new());
     for &i in members.iter().take(MOST_RUNS_SEARCHED) {
-        let (id, seed, folder, epoch) = {
+        let (id, seed, folder, epoch, length) = {
             let run = read(&table.runs[i]);
             let seed = run.identity.as_ref().map_or(0, |i| i.seed);
-            (run.id.clone(), seed, run.folder.clone(), run.epoch_at(query.steps, query.hours))
+            let epoch = run.epoch_at(query.steps, query.hours);
+            (run.id.clone(), seed, run.folder.clone(), epoch, run.steps_per_epoch())
         };
         let Some((epoch, from, to)) = epoch else { continue };
         epochs.push(epoch);
         match app.episodes.find(&id, &folder, from, to) {
-            Ok(found) => rows.extend(found.into_iter().map(|e| (id.clone(), seed, epoch, e))),
+            Ok(found) => {
+                let kept = folder.checkpoints();
+                let exact =
+                    |e: &Episode| length.is_some_and(|length| kept.contains(&epochs_before(e, length)));
+                rows.extend(found.into_iter().map(|e| (id.clone(), seed, exact(&e), e)));
+            }
             Err(e) => problems.push(e),
         }
     }
@@ -595,8 +636,8 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
     problems.dedup();
     rows.sort_by(|a, b| b.3.cost.total_cmp(&a.3.cost).then(a.1.cmp(&b.1)).then(a.3.row.cmp(&b.3.row)));
     let total = rows.len();
-    let rows = rows.into_iter().take(MOST_EPISODES).map(|(run, seed, epoch, episode)| {
-        serde_json::json!({"run": run, "seed": seed, "epoch": epoch, "episode": episode})
+    let rows = rows.into_iter().take(MOST_EPISODES).map(|(run, seed, exact, episode)| {
+        serde_json::json!({"run": run, "seed": seed, "exact": exact, "episode": episode})
     });
     Ok(serde_json::json!({
         "epochs": [epochs.iter().min(), epochs.iter().max()],

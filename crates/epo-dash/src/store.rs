@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use epo_report::history::find_runs;
-use epo_report::labels::{Label, Place, Settings, labels, place};
+use epo_report::history::{Identity, find_runs};
+use epo_report::labels::{Label, Place, Settings, is_incidental, labels, place};
 use rayon::prelude::*;
 
 use crate::folder::Folder;
@@ -86,6 +86,15 @@ pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the text that tells a group from all others: task, algorithm, program and the settings that separate
+/// groups. It does not depend on the other runs.
+fn group_key(run: &Identity) -> String {
+    let settings = run.config.iter().filter(|(key, _)| !is_incidental(key));
+    let settings =
+        settings.map(|(key, value)| format!("\n{key}={}", value.strip_suffix(".0").unwrap_or(value)));
+    format!("{:?}\n{}\n{}{}", run.source, run.task, run.algo, settings.collect::<String>())
 }
 
 /// Returns a short name of a path that contains no part of it (64-bit FNV-1a).
@@ -196,11 +205,16 @@ impl Store {
             notes.push(format!("There are {} runs; the first {MOST_RUNS} are shown.", found.len()));
             found.truncate(MOST_RUNS);
         }
-        *write(&self.sweeps) = sweep::find(&self.roots);
+        let sweeps = sweep::find(&self.roots);
+        let progressed = *read(&self.sweeps) != sweeps;
+        *write(&self.sweeps) = sweeps;
 
         let ids: Vec<String> = found.iter().map(|(_, dir)| id_of(dir)).collect();
         let same = ids.len() == before.runs.len() && ids.iter().all(|id| before.by_id.contains_key(id));
         if same && notes == before.notes {
+            if progressed {
+                self.version.fetch_add(1, Ordering::AcqRel);
+            }
             return;
         }
         let version = self.version() + 1;
@@ -312,8 +326,10 @@ impl Store {
         let mut group_of = vec![None; guards.len()];
         for (((_, task), _, label), mut runs) in sorted {
             runs.sort_unstable();
-            let full = format!("{task}\n{}\n{}", label.name, label.variant.as_deref().unwrap_or_default());
             let runs: Vec<usize> = runs.into_iter().map(|(_, i)| i).collect();
+            // labels depend on the other runs, so a link that names groups would lose them when a run comes
+            let full =
+                runs.first().and_then(|&i| guards[i].identity.as_ref()).map(group_key).unwrap_or_default();
             runs.iter().for_each(|&i| group_of[i] = Some(groups.len()));
             groups.push(Group { id: id_of(Path::new(&full)), task, label, runs });
         }

@@ -56,21 +56,26 @@ pub(crate) fn find(roots: &[PathBuf]) -> Vec<Sweep> {
 
 fn count(dir: &Path) -> Option<Sweep> {
     let journal = dir.join("journal");
-    if journal.is_symlink() || !dir.join("runs").is_dir() {
+    // no link is followed, and nothing but a regular file is read: a FIFO would block
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|about| about.is_dir());
+    let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|about| about.is_file());
+    if !is_dir(&journal) || !is_dir(&dir.join("runs")) {
         return None;
     }
     let name = dir.file_name().map(|name| printable(&name.to_string_lossy()).into_owned());
     let mut sweep = Sweep { name: name.unwrap_or_default(), ..Sweep::default() };
-    let below =
-        |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok).map(|e| e.path());
-    let mut folders: Vec<PathBuf> =
-        fs::read_dir(journal).ok()?.filter_map(Result::ok).map(|e| e.path()).collect();
+    let below = |dir: PathBuf| {
+        let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok).map(|e| e.path());
+        entries.filter(|path| is_dir(path)).take(MOST_RUNS)
+    };
+    let mut folders: Vec<PathBuf> = below(journal).collect();
     // the folders of a sweep of more than 1000 runs are spread over parts
-    if fs::read_to_string(dir.join("layout")).is_ok_and(|layout| layout.trim() == "sharded") {
-        folders = folders.into_iter().flat_map(below).collect();
+    let layout = Folder::new(dir, dir).text("layout").ok().flatten();
+    if layout.is_some_and(|layout| layout.trim() == "sharded") {
+        folders = folders.into_iter().flat_map(below).take(MOST_RUNS).collect();
     }
     for run in folders.iter().take(MOST_RUNS) {
-        let ended = |name: &str| run.join(name).is_file();
+        let ended = |name: &str| is_file(&run.join(name));
         match (ended("done.json"), ended("failed.json")) {
             (true, _) => sweep.done += 1,
             (_, true) => sweep.failed += 1,
@@ -131,5 +136,29 @@ mod tests {
         }
         fs::write(sweep.join("layout"), "sharded\n").unwrap();
         assert_eq!(find(&[sweep]), [want]);
+    }
+
+    /// This test hangs or fails if a FIFO is opened, or if a link leads out of the folder of the sweep.
+    #[test]
+    fn a_sweep_is_not_read_through_links_and_fifos() {
+        use std::os::unix::fs::symlink;
+        let tree = tempfile::tempdir().unwrap();
+        let (sweep, outside) = (tree.path().join("mine"), tree.path().join("outside/x"));
+        fs::create_dir_all(sweep.join("runs")).unwrap();
+        fs::create_dir_all(sweep.join("journal/a")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("done.json"), "{}").unwrap();
+        fs::write(outside.join("layout"), "sharded").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, sweep.join("layout"), rustix::fs::Mode::RUSR).unwrap();
+        symlink(&outside, sweep.join("journal/b")).unwrap();
+        symlink(outside.join("done.json"), sweep.join("journal/a/done.json")).unwrap();
+        let want = [Sweep { name: "mine".into(), open: 1, ..Sweep::default() }];
+        assert_eq!(find(std::slice::from_ref(&sweep)), want);
+        fs::remove_file(sweep.join("layout")).unwrap();
+        symlink(outside.join("layout"), sweep.join("layout")).unwrap();
+        assert_eq!(find(std::slice::from_ref(&sweep)), want, "`sharded` is read through a link");
+        fs::remove_dir(sweep.join("runs")).unwrap();
+        symlink(&outside, sweep.join("runs")).unwrap();
+        assert_eq!(find(&[sweep]), []);
     }
 }

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree
 from pathlib import Path
 
 PLAYWRIGHT = "playwright==1.65.0"
@@ -140,7 +141,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=flags)
         only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-        tests = [empty_folder, live, look_around, sweeps, pictures, hostile, server_gone]
+        tests = [empty_folder, live, look_around, links, many_groups, sweeps, pictures, hostile, server_gone]
         for test in [t for t in tests if only in ("", t.__name__)]:
             folder = Path(tmp) / test.__name__
             folder.mkdir()
@@ -218,6 +219,9 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     page.keyboard.type("seed=1 epo")
     expect(rows).to_have_count(1)
     expect(page.locator("#groups li")).to_have_count(1)
+    page.fill("#filter", "cpo")  # all of its runs are of another task
+    expect(page.locator("#task")).to_have_value(make_runs.TASKS[1])
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("CPO "))
     page.fill("#filter", "nothing-matches")
     expect(page.locator("#empty")).to_contain_text("No run matches the filter")
     page.fill("#filter", "")
@@ -256,14 +260,28 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     # a click on a curve lists the episodes of the epoch, the costliest first; a click there opens the replay
     page.mouse.click(x + 250, box["y"] + 200)
     page.wait_for_selector("#episodes tbody tr")
-    costs = [float(t) for t in page.locator("#episodes tbody tr td:nth-child(1)").all_inner_texts()]
+    costs = [float(t) for t in page.locator("#episodes tbody tr td:nth-child(3)").all_inner_texts()]
     assert len(costs) == 96 and costs == sorted(costs, reverse=True), costs
     with context.expect_page() as replay:
         page.locator("#episodes a").first.click()
     expect(replay.value.locator("p").first).to_contain_text(f"cost {costs[0]:g}")
     expect(replay.value.locator("#script")).to_have_text("script ran")
     replay.value.close()
+    actions = set(page.locator("#episodes tbody tr td:nth-child(2)").all_inner_texts())
+    assert actions == {"same seed"}, actions  # the only checkpoint is that of the last epoch
+    page.set_viewport_size({"width": 400, "height": 900})
+    expect(page.locator("#episodes a").first).to_be_in_viewport()
+    page.set_viewport_size({"width": 1280, "height": 900})
     page.keyboard.press("Escape")
+    page.fill("#filter", "seed=1")
+    expect(rows).to_have_count(2)
+    page.evaluate("scrollTo(0, 0)")
+    page.mouse.click(x + 250, box["y"] + 200)
+    page.wait_for_selector("#episodes tbody tr")
+    expect(page.locator("#episodes tbody tr")).to_have_count(32)
+    page.keyboard.press("Escape")
+    page.fill("#filter", "")
+    expect(rows).to_have_count(6)
 
     # keys: seeds, band, axis, task, theme, penalty
     for key, part in [("s", "seeds=1"), ("b", "band=ci95"), ("x", "x=time"), ("p", "penalty=1"), ("d", "theme=")]:
@@ -299,8 +317,10 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     # exports
     with page.expect_download() as svg:
         page.locator("#chart-main button", has_text="SVG").first.click()
-    text = Path(svg.value.path()).read_text(encoding="utf-8")
-    assert text.startswith("<svg") and "environment steps" in text or "hours of training" in text, text[:200]
+    texts = svg_texts(svg.value.path())
+    assert "hours of training" in texts, texts
+    assert "Return: mean of n = 3 runs, band: 95 % interval of the mean" in texts, texts
+    expect(page.locator("#chart-main .card").nth(1)).to_contain_text("mean of the last 100 episodes")
     with page.expect_download() as csv:
         page.locator("#chart-main a", has_text="CSV").nth(1).click()
     lines = Path(csv.value.path()).read_text(encoding="utf-8").splitlines()
@@ -313,6 +333,93 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     page.locator("#runtable button[data-run]").first.click()
     expect(page.locator("#panelbody")).to_contain_text("run.limit")
     assert "run=" in page.url
+    watch.check()
+    context.close()
+    server.stop()
+
+
+def svg_texts(path):
+    """Texts of an exported figure, each with its vertical position. Fails if the file is not XML."""
+    texts = {}
+    for element in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text"):
+        place = re.search(r"translate\(([-0-9.]+)[ ,]+([-0-9.]+)\)", element.get("transform", ""))
+        texts["".join(element.itertext())] = float(place[2]) if place else float(element.get("y", 0))
+    return texts
+
+
+def links(browser, program, folder, make_runs, expect, shots):
+    """Fails if a link that is pasted into the open tab does not restore zoom, colours, groups, order or the panel of a run."""
+    for algo in ["epo", "ppo-lag"]:
+        make_runs.write_run(folder, make_runs.TASKS[0], algo, 0, 60)
+    server = Server(program, folder)
+    page, watch = open_page(browser.new_context(color_scheme="light"), server.url)
+    run = page.locator("#runtable button[data-run]").first.get_attribute("data-run")
+    group = page.locator("#groups input").nth(1).get_attribute("data-group")
+    picture = lambda: page.evaluate("document.querySelectorAll('#chart-main canvas')[1].toDataURL()")
+    page.wait_for_timeout(900)
+    plain = picture()
+    go = lambda rest: (page.evaluate("hash => { location.hash = hash }", rest), page.wait_for_timeout(900))
+    go("zoom=500000~900000")
+    expect(page.locator("#unzoom")).to_be_visible()
+    zoomed = picture()
+    assert zoomed != plain, "the chart is zoomed"
+    go("zoom=500000~900000&theme=dark&sort=cost&down=1")
+    dark = picture()
+    assert dark != zoomed and "zoom=" in page.url, page.url
+    expect(page.locator("#runtable th[aria-sort=descending]")).to_have_text("Cost")
+    go("theme=light")
+    expect(page.locator("#unzoom")).to_be_hidden()
+    assert picture() == plain, "the whole range in the first colours"
+    go(f"groups={group}")
+    expect(page.locator("#groups input").first).not_to_be_checked()
+    go(f"run={run}")
+    expect(page.locator("#panelbody")).to_contain_text("run.limit")
+    go("x=time")
+    expect(page.locator("#panel")).to_be_hidden()
+    watch.check()
+    page.context.close()
+    server.stop()
+
+
+def many_groups(browser, program, folder, make_runs, expect, shots):
+    """Fails if more groups than colours look the same, if groups are left out silently, or if a legend covers the plot."""
+    for i in range(21):
+        run, _ = make_runs.write_run(folder / str(i), make_runs.TASKS[0], "epo", 0, 20)
+        text = (run / "config.toml").read_text(encoding="utf-8")
+        (run / "config.toml").write_text(text.replace("gamma = 0.99", f"gamma = 0.9{i:02d}"), encoding="utf-8")
+    server = Server(program, folder)
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    page, watch = open_page(context, server.url)
+    expect(page.locator("#groups li")).to_have_count(21)
+    heads = page.locator("#chart-main .head")
+    expect(heads.nth(1)).to_contain_text("8 of 21 groups shown")
+    expect(page.locator("#chart-safety .chart").first).to_have_attribute("aria-label", re.compile("of 21 runs"))
+    for dash in ["dashed", "dotted"]:
+        assert page.locator(f"#groups .swatch[data-dash={dash}]").count() >= 5
+        assert page.locator(f"#grouptable .swatch[data-dash={dash}]").count() >= 5
+    page.locator("#all").click()
+    expect(heads.nth(1)).not_to_contain_text("groups shown")
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("#chart-main .chart").nth(1).hover()
+    expect(page.locator(".tip").filter(has_text="and 7 more").first).to_be_visible()
+    assert page.locator(".tip .swatch[data-dash=dashed]").count() >= 5
+    for panel, below in [("#chart-main", "environment steps"), ("#chart-safety", "cost")]:
+        with page.expect_download() as svg:
+            page.locator(f"{panel} button", has_text="SVG").first.click()
+        if shots:
+            shots.mkdir(parents=True, exist_ok=True)
+            svg.value.save_as(shots / f"legend{panel.replace('#', '-')}.svg")
+        texts = svg_texts(svg.value.path())
+        height = float(xml.etree.ElementTree.parse(svg.value.path()).getroot().get("height"))
+        legend = [y for text, y in texts.items() if text.startswith("EPO")]
+        assert len(legend) == 21, texts
+        assert texts[below] + 6 < min(legend) and max(legend) < height, (texts[below], legend, height)
+    # the tables can be scrolled with the keyboard, and their first column stays
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.locator("#runtable").focus()
+    page.locator("#runtable").evaluate("e => { e.scrollLeft = 300 }")
+    box, cell = page.locator("#runtable").bounding_box(), page.locator("#runtable tbody td").first.bounding_box()
+    assert abs(box["x"] - cell["x"]) < 2, (box, cell)
     watch.check()
     context.close()
     server.stop()
@@ -334,7 +441,9 @@ def sweeps(browser, program, folder, make_runs, expect, shots):
     make_runs.write_run(sweep / "runs", make_runs.TASKS[0], "epo", 2, 5)
     expect(page.locator("#sweeps")).to_contain_text("mine 1 of 5 done, 1 begun, 3 to come", timeout=20_000)
     expect(page.locator("#sweeps")).to_contain_text(f"{make_runs.TASKS[0]}: EPO 3, PPO-Lag 2")
-    assert page.locator("#sweeps progress").evaluate("p => [p.value, p.max]") == [1, 5]
+    (sweep / "journal" / "b" / "done.json").write_text("{}", encoding="utf-8")
+    expect(page.locator("#sweeps")).to_contain_text("mine 2 of 5 done", timeout=20_000)
+    assert page.locator("#sweeps progress").evaluate("p => [p.value, p.max]") == [2, 5]
     watch.check()
     page.context.close()
     server.stop()
@@ -426,6 +535,7 @@ def hostile(browser, program, folder, make_runs, expect, shots):
         opened += 1
     assert opened > 0
     for text in payloads:
+        page.evaluate("document.getElementById('panel').close()")  # a link may have opened it
         page.fill("#filter", text)
         page.wait_for_timeout(10)
         page.goto(f"{server.url}#q={text}&task={text}&run={text}&sort={text}&groups={text}")

@@ -336,6 +336,144 @@ fn episodes_of_an_epoch_are_listed_and_replayed() {
     }
 }
 
+/// This test fails if a cost of a single epoch disappears from the page or from the exported data.
+#[test]
+fn a_cost_of_one_epoch_is_in_the_curves() {
+    let server = start();
+    let rows = |n: usize| -> String {
+        (1..=n).map(|i| format!("1,{},{i},1,100,0.5\n", if i == 311 { 99 } else { 1 })).collect()
+    };
+    write_run(&server.runs, "a", "epo", 0, &rows(625));
+    write_run(&server.runs, "b", "ppo", 0, &rows(9000));
+    wait_for(server.address, "/api/overview", |o| {
+        o["runs"]
+            .as_array()
+            .is_some_and(|r| r.len() == 2 && r.iter().all(|r| r["epochs"].as_u64() >= Some(625)))
+    });
+    let got = get(server.address, "/api/curves?task=Task1&y=cost&seeds=true").json();
+    for (group, most) in [(0, 625), (1, 2048)] {
+        let cost = &got["groups"][group]["curves"]["cost"];
+        for curve in [&cost["mean"], &cost["seeds"][0]["y"]] {
+            let values: Vec<f64> = curve.as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+            assert!(values.contains(&99.0) && values.len() <= most, "{}", values.len());
+            assert!(group == 1 || values.len() == 625, "every epoch: {}", values.len());
+        }
+    }
+    let csv = get(server.address, "/api/curves.csv?task=Task1&y=cost").text();
+    assert!(csv.lines().count() > 1 + 625 + 2048, "all kept rows: {}", csv.lines().count());
+}
+
+/// This test fails if the ids of groups, which links contain, change when runs with other settings appear.
+#[test]
+fn a_group_keeps_its_id_when_another_variant_appears() {
+    let server = start();
+    let write = |name: &str, seed: u64, clip: f64| {
+        let config = format!(
+            "[run]\ntask = \"Task1\"\nalgo = \"epo\"\nseed = {seed}\nlimit = 25.0\nsteps = 1000\n[algo]\nclip = {clip}\n"
+        );
+        let rows = format!("{HEADER}\n1,30,1000,1,100,0.5\n");
+        appear(&server.runs.join(name), &[("config.toml", config), ("progress.csv", rows)]);
+    };
+    write("a", 1, 0.2);
+    let (one, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 1 && o["loading"] == 0);
+    write("b", 0, 0.2);
+    write("c", 0, 0.3);
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 3 && o["loading"] == 0);
+    let groups = all["tasks"][0]["groups"].as_array().unwrap();
+    assert_eq!(groups.iter().map(|g| g["n"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(one["tasks"][0]["groups"][0]["id"], groups[0]["id"]);
+    assert_ne!(groups[0]["id"], groups[1]["id"]);
+}
+
+/// This test fails if the page learns of a finished run of a sweep only when something else changes.
+#[test]
+fn the_progress_of_a_sweep_raises_the_version() {
+    let server = start();
+    fs::create_dir_all(server.runs.join("mine/runs")).unwrap();
+    let journal = server.runs.join("mine/journal/a");
+    fs::create_dir_all(&journal).unwrap();
+    let (before, _) = wait_for(server.address, "/api/overview", |o| o["sweeps"][0]["open"] == 1);
+    fs::write(journal.join("done.json"), "{}").unwrap();
+    let (after, _) = wait_for(server.address, "/api/overview", |o| o["sweeps"][0]["done"] == 1);
+    assert!(
+        after["version"].as_u64() > before["version"].as_u64(),
+        "{} {}",
+        before["version"],
+        after["version"]
+    );
+}
+
+/// This test fails if a replay is made of files outside the run folder.
+#[test]
+fn a_run_with_links_is_not_replayed() {
+    let server = start();
+    let outside = server.runs.parent().unwrap().join("outside");
+    fs::create_dir_all(outside.join("000001")).unwrap();
+    for name in ["manifest.json", "000001/manifest.json", "episodes.csv"] {
+        fs::write(outside.join(name), "step,env,return,cost,length\n1000,0,1,5,50\n").unwrap();
+    }
+    let config = "[run]\ntask = \"Task1\"\nalgo = \"epo\"\nseed = 1\nlimit = 1\n";
+    fs::write(outside.join("config.toml"), config).unwrap();
+    let links = [
+        ("a", "checkpoint", ""),
+        ("b", "checkpoint/000001", "000001"),
+        ("c", "checkpoint/000001/manifest.json", "manifest.json"),
+        ("d", "episodes.csv", "episodes.csv"),
+        ("e", "config.toml", "config.toml"),
+    ];
+    for (run, name, target) in links {
+        let link = write_run(&server.runs, run, "epo", 0, "1,30,1000,1,100,0.5\n").join(name);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(outside.join(target), &link).unwrap();
+    }
+    let good = write_run(&server.runs, "good", "epo", 0, "1,30,1000,1,100,0.5\n");
+    fs::create_dir_all(good.join("checkpoint/000001")).unwrap();
+    fs::write(good.join("checkpoint/000001/manifest.json"), "{}").unwrap();
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 6 && o["loading"] == 0);
+    for run in all["runs"].as_array().unwrap() {
+        let answer = get(server.address, &format!("/replay?run={}", run["id"].as_str().unwrap()));
+        let want = if run["name"] == "good" { 200 } else { 404 };
+        assert_eq!(answer.status, want, "{}: {}", run["name"], answer.text());
+    }
+}
+
+/// This test fails if the list of episodes ignores the filter, or says of the wrong ones that their replay is exact.
+#[test]
+fn episodes_obey_the_filter_and_say_whether_their_replay_is_exact() {
+    let server = start();
+    for seed in 0..2 {
+        let config = format!(
+            "[run]\ntask = \"Task1\"\nalgo = \"epo\"\nseed = {seed}\nlimit = 25.0\nsteps = 1000\n\
+             [train]\nsteps_per_epoch = 100\n"
+        );
+        let rows = format!("{HEADER}\n1,30,100,1,100,0.5\n1,30,200,2,100,0.5\n");
+        let episodes = "step,env,return,cost,length\n100,0,1,5,50\n101,0,1,6,50\n200,0,2,7,50\n".to_owned();
+        let dir = server.runs.join(format!("s{seed}"));
+        appear(&dir, &[("config.toml", config), ("progress.csv", rows), ("episodes.csv", episodes)]);
+        fs::create_dir_all(dir.join("checkpoint/000001")).unwrap();
+        fs::create_dir_all(dir.join("checkpoint/000002")).unwrap();
+    }
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 2 && o["loading"] == 0);
+    let group = all["tasks"][0]["groups"][0]["id"].as_str().unwrap();
+    let list = |rest: &str| {
+        let got = get(server.address, &format!("/api/episodes?group={group}&{rest}")).json();
+        let rows = got["episodes"].as_array().unwrap().clone();
+        rows.iter().map(|e| (e["seed"].as_u64().unwrap(), e["exact"].as_bool().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(list("steps=200"), [(0, true), (1, true), (0, true), (1, true)]);
+    assert_eq!(list("steps=200&q=seed=1"), [(1, true), (1, true)]);
+    assert_eq!(list("steps=100&q=seed=1"), [(1, false)], "its policy is in no checkpoint");
+}
+
+#[test]
+fn the_printed_address_is_one_that_other_machines_can_use() {
+    let open =
+        Options { bind: "0.0.0.0".parse().unwrap(), port: 0, token: Some("x".into()), ..Options::default() };
+    let url = Dashboard::bind(&open, None).unwrap().url();
+    assert!(!url.contains("//0.0.0.0"), "{url}");
+}
+
 /// This test fails if a route is not checked, or if the check leaves out one of the headers.
 #[test]
 fn foreign_hosts_and_origins_are_refused_on_every_route() {

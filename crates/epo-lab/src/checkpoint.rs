@@ -124,10 +124,10 @@ pub fn load(
                 let Manifest { hash, folder: covered, .. } = manifest;
                 return Ok(LoadedCheckpoint { number, hash, files, covered, passed_over });
             }
-            Err(ReadError::Damaged(why)) => {
-                passed_over.push(format!("checkpoint {} is damaged ({why})", path.display()));
-            }
-            Err(ReadError::Unreadable(file, e)) => return Err(LabError::io("read", &file)(e)),
+            Err(e) => match e.describe(&format!("checkpoint {}", path.display())) {
+                Ok(why) => passed_over.push(why),
+                Err((file, e)) => return Err(LabError::io("read", &file)(e)),
+            },
         }
     }
     let why = if passed_over.is_empty() { "there is none".into() } else { passed_over.join("; ") };
@@ -163,9 +163,9 @@ pub fn load_number(
         }
         Err(why) => Err(ReadError::Damaged(why)),
     });
-    read.map_err(|e| match e {
-        ReadError::Damaged(why) => LabError::run(&path, format!("the checkpoint is damaged ({why})")),
-        ReadError::Unreadable(file, e) => LabError::io("read", &file)(e),
+    read.map_err(|e| match e.describe("the checkpoint") {
+        Ok(why) => LabError::run(&path, why),
+        Err((file, e)) => LabError::io("read", &file)(e),
     })
 }
 
@@ -244,8 +244,23 @@ fn numbered(root: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 enum ReadError {
     /// The content differs from what was written.
     Damaged(String),
+    /// The manifest has another format, with this number.
+    OtherVersion(u64),
     /// A file exists but cannot be read.
     Unreadable(PathBuf, io::Error),
+}
+
+impl ReadError {
+    /// Describes a checkpoint, called `name`, that is not used; the error of the system if a file cannot be read.
+    fn describe(self, name: &str) -> Result<String, (PathBuf, io::Error)> {
+        match self {
+            Self::Damaged(why) => Ok(format!("{name} is damaged ({why})")),
+            Self::OtherVersion(format) => Ok(format!(
+                "{name} was written by another version of epo (format {format}; this version reads format {FORMAT})"
+            )),
+            Self::Unreadable(file, e) => Err((file, e)),
+        }
+    }
 }
 
 impl From<String> for ReadError {
@@ -278,10 +293,11 @@ fn read_file(path: &Path, name: &str, most: u64) -> Result<Vec<u8>, ReadError> {
 
 fn read_whole(path: &Path) -> Result<(Manifest, BTreeMap<String, Vec<u8>>), ReadError> {
     let text = read_file(path, "manifest.json", MANIFEST_BYTES)?;
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
-    if manifest.format != FORMAT {
-        return Err(format!("manifest.json: format {}, this program reads {FORMAT}", manifest.format).into());
+    let any: serde_json::Value = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
+    if let Some(format) = any["format"].as_u64().filter(|format| *format != u64::from(FORMAT)) {
+        return Err(ReadError::OtherVersion(format)); // it may have fields that this version does not know
     }
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest.json: {e}"))?;
     let mut files = BTreeMap::new();
     for (name, entry) in &manifest.files {
         let plain = Path::new(name).file_name().is_some_and(|n| n == name.as_str());
@@ -450,6 +466,16 @@ mod tests {
         fs::write(dir.path().join("000002/manifest.json"), manifest.to_json()).unwrap();
         let loaded = load(dir.path(), any).unwrap();
         assert!(loaded.passed_over[0].contains("not a file name"), "{:?}", loaded.passed_over);
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_format_is_not_called_damaged() {
+        let dir = two();
+        fs::write(dir.path().join("000002/manifest.json"), r#"{"format": 7, "new": []}"#).unwrap();
+        let said = load(dir.path(), any).unwrap().passed_over.remove(0);
+        assert!(said.contains("000002 was written by another version of epo (format 7;"), "{said}");
+        let said = load_number(dir.path(), 2, any).unwrap_err().to_string();
+        assert!(said.contains("another version of epo") && !said.contains("damaged"), "{said}");
     }
 
     #[test]

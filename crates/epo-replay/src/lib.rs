@@ -126,6 +126,10 @@ pub struct PlayedEpisode {
     pub what: String,
     /// Whether these are exactly the actions of training.
     pub exact: bool,
+    /// The row of `episodes.csv` that was asked for, if the episode is one of training.
+    pub recorded: Option<TrainingEpisode>,
+    /// Command that repeats the recorded episode exactly, if this is not an exact repetition and there is such a command.
+    pub command: Option<String>,
     /// The episode.
     pub recording: Recording,
 }
@@ -312,13 +316,13 @@ impl Side {
             if training::is_in_next_epoch(&episode, &snapshot, &self.run)
                 && let Some(recording) = training::repeat(&mut training_env, &episode, &snapshot, &self.run)?
             {
-                return Ok(self.repeated(which, snapshot, recording));
+                return Ok(self.repeated(which, episode, snapshot, recording));
             }
         }
         if retrain {
             let snapshot = self.train_again(&episode, watch)?;
             if let Some(recording) = training::repeat(&mut training_env, &episode, &snapshot, &self.run)? {
-                return Ok(self.repeated(which, snapshot, recording));
+                return Ok(self.repeated(which, episode, snapshot, recording));
             }
         }
         let mut stream = Stream::new(episode.seed, Purpose::Evaluation, 1 << 31);
@@ -329,7 +333,10 @@ impl Side {
             "The run keeps no checkpoint from which its actions can be computed again; --retrain repeats the training."
         };
         let what = format!("{which} Same seed and layout, played by the policy of this checkpoint. {why}");
-        Ok(self.played(request.mode, what, false, recording))
+        let played = self.played(request.mode, what, false, recording);
+        let run = played.run.replace('\'', "'\\''");
+        let command = (!retrain).then(|| format!("epo replay '{run}' --training {row} --retrain"));
+        Ok(PlayedEpisode { recorded: Some(episode), command, ..played })
     }
 
     /// Repeats the training in a folder of its own up to the epoch in which the episode ended.
@@ -354,13 +361,20 @@ impl Side {
         Snapshot::read(dir.path(), &self.run, self.env.spec(), None)
     }
 
-    fn repeated(&self, which: String, snapshot: Snapshot, recording: Recording) -> PlayedEpisode {
+    fn repeated(
+        &self,
+        which: String,
+        episode: TrainingEpisode,
+        snapshot: Snapshot,
+        recording: Recording,
+    ) -> PlayedEpisode {
         let what = format!(
             "{which} These are exactly the actions of training: return, cost and length are those of the row."
         );
         let played = self.played(ActionMode::Sampled, what, true, recording);
         let (checkpoint, hash) = (snapshot.loaded.number, short(&snapshot.loaded.hash));
-        PlayedEpisode { checkpoint, hash, physics: self.run.run.physics, ..played }
+        let physics = self.run.run.physics;
+        PlayedEpisode { checkpoint, hash, physics, recorded: Some(episode), ..played }
     }
 
     fn played(&self, mode: ActionMode, what: String, exact: bool, recording: Recording) -> PlayedEpisode {
@@ -374,6 +388,8 @@ impl Side {
             physics: self.physics,
             what,
             exact,
+            recorded: None,
+            command: None,
             recording,
         }
     }

@@ -21,7 +21,8 @@ pub(crate) fn document(replay: &Replay) -> Value {
 }
 
 fn played(played: &PlayedEpisode) -> Value {
-    let PlayedEpisode { run, algo, limit, checkpoint, hash, mode, physics, what, exact, recording } = played;
+    let PlayedEpisode { run, algo, limit, checkpoint, hash, mode, physics, what, exact, .. } = played;
+    let PlayedEpisode { recorded, command, recording, .. } = played;
     let ended = match recording.outcome {
         Outcome::Terminated => "terminated",
         Outcome::Truncated | Outcome::Running => "truncated",
@@ -29,7 +30,8 @@ fn played(played: &PlayedEpisode) -> Value {
     let mut packed = pack(recording);
     packed["about"] = json!({
         "run": run, "algo": algo, "limit": limit, "checkpoint": checkpoint, "hash": hash, "policy": mode.label(),
-        "physics": physics.to_string(), "what": what, "exact": exact, "task": recording.task,
+        "physics": physics.to_string(), "what": what, "exact": exact, "command": command, "task": recording.task,
+        "recorded": recorded.map(|row| json!({ "return": row.ret, "cost": row.cost, "length": row.length })),
         "seed": recording.seed.to_string(), "return": recording.ret(), "cost": recording.cost(), "ended": ended,
     });
     packed

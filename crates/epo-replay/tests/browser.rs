@@ -274,6 +274,68 @@ fn a_browser_without_webgl_shows_two_dimensions_and_says_so() {
     assert!(colours > 20, "{colours} colours");
     assert_ne!(first, browser.pixels(500).0);
     browser.screenshot("goal-2d");
+
+    // the words about WebGL do not lie over the names of two policies
+    let pair = Request { choice: Choice::Seed(5), against: Some(old_run()), ..Request::new(old_run()) };
+    for size in [[900, 600], [400, 700]] {
+        browser.open(&replay(&pair), "", size, false);
+        let overlap = "(() => { const w = document.getElementById('word').getBoundingClientRect(); \
+            return [...document.querySelectorAll('#sides span')].filter(s => { const b = s.getBoundingClientRect(); \
+            return b.left < w.right && b.right > w.left && b.top < w.bottom && b.bottom > w.top }).length })()";
+        assert_eq!(browser.evaluate(overlap), json!(0));
+        assert_eq!(browser.evaluate("document.querySelectorAll('#sides span').length"), json!(2));
+    }
+    browser.screenshot("pair-2d");
+}
+
+/// This test fails if the page shows another episode than the recorded one without saying so above the scene, if a link
+/// to a frame needs a new page, or if a map without costs looks like a map.
+#[test]
+fn an_inexact_replay_says_so_above_the_scene() {
+    let Some(mut browser) = Browser::start(&[]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let set = ["run.steps=2000", "train.steps_per_epoch=1000", "train.envs=2", "train.passes=1"];
+    let config = run(dir.path(), "SafetyPointCircle1-v0", &set, true);
+    let rows = epo_replay::training_episodes(dir.path(), &config).unwrap();
+    for (row, exact) in [(1, false), (rows.len(), true)] {
+        let choice = Choice::Training { row, retrain: false };
+        let mut shown = replay(&Request { choice, ..Request::new(dir.path()) });
+        shown.map = Some(epo_replay::CostMap {
+            episodes: 7,
+            origin: [0.0; 2],
+            cell: 1.0,
+            size: [1, 1],
+            cost: vec![0.0],
+        });
+        browser.open(&shown, "#frame=3", [400, 700], false);
+        let notice = "(() => { const n = document.getElementById('notice'), s = document.getElementById('stage'); \
+            return [n.hidden, n.textContent, n.getBoundingClientRect().bottom <= s.getBoundingClientRect().top] })()";
+        let got = browser.evaluate(notice);
+        assert_eq!(got[0], json!(exact), "row {row}: {got}");
+        if !exact {
+            let text = got[1].as_str().unwrap();
+            let recorded = format!("cost {}, {} steps. Replayed", rows[0].cost, rows[0].length);
+            assert!(text.contains(&recorded) && text.contains("--training 1 --retrain"), "{text}");
+            assert_eq!(got[2], json!(true), "above the scene");
+            browser.screenshot("inexact-400");
+        }
+        assert_eq!(browser.evaluate("epoReplay.frame"), json!(3));
+        browser.evaluate("location.hash = 'frame=40'; new Promise(done => setTimeout(done, 200))");
+        assert_eq!(browser.evaluate("epoReplay.frame"), json!(40));
+        let map =
+            "[document.getElementById('maptext').textContent, document.getElementById('mapcanvas').hidden]";
+        let map = browser.evaluate(map);
+        assert!(
+            map[0].as_str().unwrap().starts_with("No cost was incurred in 7 episodes")
+                && map[1] == json!(true),
+            "{map}"
+        );
+        assert_eq!(
+            browser.evaluate("document.getElementById('play').textContent"),
+            json!("Play"),
+            "no special signs"
+        );
+    }
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn an_episode_of_training_is_repeated_action_by_action() {
         let (want, got) = (&rows[row - 1], &played.recording);
         assert_eq!((played.exact, got.seed), (exact, want.seed), "row {row}: {}", played.what);
         assert_eq!((got.ret(), got.cost()) == (want.ret, want.cost), exact, "row {row}");
+        assert_eq!((played.recorded.as_ref(), played.command.is_none()), (Some(want), exact), "row {row}");
         check_states(got, Physics::Published);
     }
     assert!(shown(1, false).what.contains("--retrain"), "{}", shown(1, false).what);

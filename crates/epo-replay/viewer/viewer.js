@@ -502,6 +502,7 @@
   }
 
   /** The cost map as a small picture, one pixel per cell. */
+  const noCost = !data.map || data.map.cost.every((/** @type {number} */ c) => c <= 0);
   function drawMap() {
     const { size, cost } = data.map;
     const canvas = document.createElement("canvas");
@@ -645,12 +646,12 @@
   function play() {
     if (frame >= length()) frame = 0;
     playing = true; before = performance.now();
-    element("play").textContent = "⏸ Pause";
+    element("play").textContent = "Pause";
     ask();
   }
   function pause() {
     playing = false;
-    element("play").textContent = "▶ Play";
+    element("play").textContent = "Play";
   }
   function seek(/** @type {number} */ to) {
     frame = Math.max(0, Math.min(length(), Math.round(to)));
@@ -705,6 +706,17 @@
       const text = `${name}${s.about.what} Algorithm ${s.about.algo}, checkpoint after ${s.about.checkpoint} epochs (${s.about.hash}), ${s.about.policy}, ${s.about.physics} physics, seed ${s.about.seed}. The episode was ${s.about.ended} after ${s.steps} steps. Run folder: ${s.about.run}`;
       what.appendChild(Object.assign(document.createElement("p"), { textContent: text }));
     });
+    const notice = element("notice"), { recorded, exact, command } = a;
+    notice.hidden = !recorded || exact;
+    notice.textContent = "";
+    if (!notice.hidden) {
+      notice.append(
+        Object.assign(document.createElement("b"), { textContent: "This is not exactly the recorded episode. " }),
+        `Recorded in training: return ${round(recorded.return)}, cost ${round(recorded.cost)}, ${recorded.length} steps. Replayed here: return ${round(a.return)}, cost ${round(a.cost)}, ${sides[0].steps} steps. The seed and the layout are the same; the actions are those of the policy after ${a.checkpoint} epochs. `,
+        command ? "This command repeats the recorded episode exactly: " : "Repeating the training gave another episode, so another version trained this run.",
+        command ? Object.assign(document.createElement("code"), { textContent: command }) : "",
+      );
+    }
     const labels = element("sides");
     labels.textContent = "";
     stage.classList.toggle("beside", sides.length === 2 && stage.clientWidth > stage.clientHeight);
@@ -721,7 +733,7 @@
     element("lidar").setAttribute("aria-pressed", String(showLidar));
     element("heat").setAttribute("aria-pressed", String(showHeat));
     element("lidar").hidden = !sides[0].lidar.length;
-    element("heat").hidden = !data.map;
+    element("heat").hidden = !data.map || noCost;
   }
   function look(/** @type {string} */ way) {
     camera = way;
@@ -730,7 +742,7 @@
     ask();
   }
   function toggleLidar() { showLidar = !showLidar; press(); ask(); }
-  function toggleHeat() { showHeat = !showHeat && !!data.map; press(); ask(); }
+  function toggleHeat() { showHeat = !showHeat && !!data.map && !noCost; press(); ask(); }
   function choose(/** @type {number} */ index) {
     sides = episodes[index];
     frame = 0;
@@ -747,6 +759,11 @@
     const { episodes: n, origin, size, cell, cost } = data.map;
     element("map").hidden = false;
     const canvas = element("mapcanvas"), small = drawMap();
+    canvas.hidden = noCost;
+    if (noCost) {
+      element("maptext").textContent = `No cost was incurred in ${n === 1 ? "1 episode" : `${n} episodes`} of ${sides[0].about.algo}.`;
+      return;
+    }
     const zoom = Math.max(1, Math.min(12, Math.floor(420 / Math.max(...size))));
     [canvas.width, canvas.height] = [size[0] * zoom, size[1] * zoom];
     const pen = canvas.getContext("2d");
@@ -757,6 +774,12 @@
   }
 
   const wish = new URLSearchParams(location.hash.slice(1)); // #frame=120 begins there, #2d draws without WebGL
+  addEventListener("hashchange", () => {
+    const to = new URLSearchParams(location.hash.slice(1)).get("frame");
+    if (to === null) return;
+    pause();
+    seek(Number(to) || 0);
+  });
   let webgl = !wish.has("2d");
   const whole = bounds(sides[0]);
   if (sides[0].runs || Math.max(whole[2] - whole[0], whole[3] - whole[1]) > WIDEST) camera = "follow";

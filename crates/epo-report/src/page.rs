@@ -9,7 +9,7 @@ use crate::figures::{DrawnFigure, Figures};
 use crate::files::printable;
 use crate::groups::Group;
 use crate::history::{Note, Run, VERSION_KEY};
-use crate::plot::escape;
+use crate::plot::{escape, without_style};
 use crate::table::{Table, number};
 use crate::{Options, RunResults};
 
@@ -91,7 +91,7 @@ impl Page<'_> {
             };
             format!(
                 "<figure{class}{curves}>{}<figcaption>{title}. {caption}</figcaption></figure>\n",
-                drawn.svg
+                without_style(&drawn.svg)
             )
         };
         *out += "<h2>Figures</h2>\n";

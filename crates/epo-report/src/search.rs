@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::page::{foot, head};
-use crate::plot::{Anchor, Axes, Axis, Canvas, INK, PALETTE, Rgb, TEXT, escape};
+use crate::plot::{Anchor, Axes, Axis, Canvas, INK, PALETTE, Rgb, TEXT, escape, without_style};
 use crate::table::number;
 use crate::{ReportError, save};
 
@@ -89,7 +89,10 @@ impl SearchReport {
             save(out.join("figures").join(format!("{name}.png")), &canvas.to_png())?;
         }
         let svg = |name: &str| {
-            figures.iter().find(|(n, ..)| *n == name).map(|(_, title, canvas)| canvas.to_svg(title))
+            figures
+                .iter()
+                .find(|(n, ..)| *n == name)
+                .map(|(_, title, canvas)| without_style(&canvas.to_svg(title)))
         };
         let mut page = head(&self.title);
         page += &format!("<p>{}</p>\n<h2>Best trial</h2>\n", escape(&self.about));

@@ -169,7 +169,7 @@ fn json(replay: &epo_replay::Replay, files: &[(PathBuf, usize)]) -> serde_json::
                 "checkpoint": played.checkpoint, "hash": played.hash, "policy": played.mode.label(),
                 "physics": played.physics.to_string(), "seed": recording.seed, "exact": played.exact,
                 "what": played.what, "return": recording.ret(), "cost": recording.cost(),
-                "length": recording.steps(),
+                "length": recording.steps(), "recorded": played.recorded,
             })
         })
         .collect();

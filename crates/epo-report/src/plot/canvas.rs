@@ -14,6 +14,17 @@ use tiny_skia::{
 /// Pixels of the PNG per unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
 
+/// Style of an SVG file for readers with a dark page. It has the rules of the report page (`page.rs`).
+const DARK: &str = "<style>@media (prefers-color-scheme:dark){svg>rect{fill:#16181d}[fill=\"#222222\"]{fill:#ddd}\
+    [stroke=\"#222222\"]{stroke:#ddd}[stroke=\"#e4e4e4\"]{stroke:#2c2f36}[stroke=\"#555555\"]{stroke:#999}\
+    [stroke=\"#000000\"]{stroke:#fff}[fill=\"#000000\"]{fill:#fff}\
+    [stroke=\"#0072b2\"]{stroke:#3d7eff}[fill=\"#0072b2\"]{fill:#3d7eff}}</style>\n";
+
+/// Returns an SVG for a page that has its own styles. The content security policy of such a page refuses others.
+pub(crate) fn without_style(svg: &str) -> String {
+    svg.replacen(DARK, "", 1)
+}
+
 /// Colour as red, green and blue.
 pub type Rgb = [u8; 3];
 
@@ -129,7 +140,7 @@ impl Canvas {
         let (w, h) = (self.width, self.height);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
-             role=\"img\">\n<title>{}</title>\n<rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>\n",
+             role=\"img\">\n<title>{}</title>\n{DARK}<rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>\n",
             escape(title)
         );
         for item in &self.items {
@@ -275,6 +286,8 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("stroke=\"#0000c8\""), "{svg}");
+        assert!(svg.contains("(prefers-color-scheme:dark)"), "a file follows the theme of the reader: {svg}");
+        assert!(!without_style(&svg).contains("<style"), "a page has its own styles");
         canvas.hover("seed <1>");
         assert!(canvas.to_svg("t").contains("<title>seed &lt;1&gt;</title></path>"));
     }

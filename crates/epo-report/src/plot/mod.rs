@@ -8,8 +8,8 @@ pub(crate) mod figure;
 mod font;
 
 pub use axes::{Axes, Axis};
-pub(crate) use canvas::escape;
 pub use canvas::{Anchor, Canvas, Rgb};
+pub(crate) use canvas::{escape, without_style};
 
 /// The colours of Okabe and Ito, which colour-blind readers can distinguish. The first is the most visible. Yellow is
 /// left out, because it is hard to see on white.
