@@ -212,6 +212,21 @@ def test_the_record_is_a_frame(tmp_path, small, monkeypatch):
     assert run.evaluation["episodes"] == 2
 
 
+def test_polars_reads_the_whole_file_before_it_chooses_types(tmp_path, monkeypatch):
+    """A column may begin with empty cells, and a whole number may be followed by a fraction."""
+    import types
+
+    from epo import _train
+
+    seen = {}
+    fake = types.ModuleType("polars")
+    fake.read_csv = lambda path, **kwargs: seen.update(kwargs)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", fake)
+    _train._frame(tmp_path / "progress.csv")
+    assert seen == {"infer_schema_length": None}
+
+
 def test_evaluate_is_that_of_the_command_line(tmp_path, small, cli):
     run = epo.train(TASK, runs=tmp_path, **small)
     ours = run.evaluate(episodes=3, seed=5)

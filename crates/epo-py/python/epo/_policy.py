@@ -18,12 +18,27 @@ def load(run: Any) -> Policy:
     """Returns the policy of a run: a :class:`Run`, or the path of a run folder. The newest intact checkpoint is used.
 
     Nothing that is loaded can execute code.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> epo.load(run).task
+    'SafetyPointGoal1-v0'
     """
     return Policy(run)
 
 
 class Policy:
-    """A trained policy with its critics and its normaliser of observations, without an environment."""
+    """A trained policy with its critics and its normaliser of observations, without an environment.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> policy = epo.Policy(run)
+    >>> obs, info = epo.make("SafetyPointGoal1-v0").reset(seed=0)
+    >>> policy.predict(obs).shape, sorted(policy.values(obs))
+    ((2,), ['cost', 'cost_far', 'reward'])
+    """
 
     def __init__(self, run: Any) -> None:
         self.dir = os.fspath(getattr(run, "dir", run))

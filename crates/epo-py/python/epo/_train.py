@@ -101,6 +101,12 @@ def train(
 
     Ctrl-C finishes the epoch, saves the run and raises ``KeyboardInterrupt``; :func:`resume` continues it. A second
     Ctrl-C does not wait for the epoch; the run is then saved up to its last checkpoint.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> run.finished, len(run.progress["TotalEnvSteps"])
+    (True, 2)
     """
     named = {
         "run.algo": algo,
@@ -152,6 +158,12 @@ def resume(
     names the files that differ. ``accept_changes=True`` continues the run with these changes, which ``changes.json``
     and the report list. A run on an environment of your own needs ``env``, the function that makes it, and the same
     ``cost_fn`` and ``max_steps`` as before.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), callback=lambda row: False, **small)
+    >>> run.finished, epo.resume(run).finished
+    (False, True)
     """
     folder = os.fspath(getattr(run, "dir", run))
     job: dict[str, Any] = {"file": None, "settings": [], "algo": None, "runs": "", "name": None, "resume": folder}
@@ -181,6 +193,13 @@ def evaluate(
     """Plays episodes with the policy of a run, adds the result to its ``eval.json``, and returns the report.
 
     The report is that of ``epo eval --json``. ``stochastic=True`` puts the policy with sampled actions first.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointCircle1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> report = epo.evaluate(run, episodes=1)
+    >>> report["episodes"], sorted(report["cost"])[:1]
+    (1, ['ci95'])
     """
     episodes, threads = whole("episodes", episodes, 1), whole("threads", threads)
     folder = os.fspath(getattr(run, "dir", run))
@@ -210,6 +229,12 @@ def check_env(
     """Plays a few episodes of an environment of your own and returns one sentence per rule that it breaks.
 
     The rules: an episode depends only on its seed and its actions, every number is finite, no cost is negative.
+
+    >>> import epo, gymnasium
+    >>> def make():
+    ...     return gymnasium.make("CartPole-v1")
+    >>> epo.check_env(make, cost_fn=lambda obs, action, next_obs, info: float(abs(next_obs[0]) > 0.5))
+    []
     """
     own = _Own(env, cost_fn, max_steps, None, 0, None, False)
     return _epo.check(own.make, own.kill)
