@@ -11,7 +11,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from ._env import seed_of, whole
 from ._epo import ConfigError, EpoError
 from ._policy import Policy
 from ._workers import Pool, WorkerDied
+
+if TYPE_CHECKING:  # type checkers have typing_extensions, programs may not
+    from typing_extensions import Unpack
+
+    from ._settings import Settings
 
 __all__ = ["Run", "WorkerDied", "check_env", "evaluate", "resume", "sweep", "train"]
 
@@ -48,7 +53,7 @@ def train(
     workers: int | None = None,
     check: bool = True,
     id: str | None = None,
-    **more: Any,
+    **more: Unpack[Settings],
 ) -> Run:
     """Trains an algorithm and returns the run. The run folder has the same bytes and hash as with ``epo train``.
 
@@ -117,7 +122,7 @@ def train(
         "train.envs": envs,
         "train.threads": threads,
     }
-    chosen = {key: value for key, value in named.items() if value is not None}
+    chosen: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     chosen.update(settings or {})
     chosen.update(more)
     file = None if config is None else Path(config).read_text(encoding="utf-8")
