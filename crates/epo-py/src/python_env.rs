@@ -4,6 +4,7 @@
 //! `reset(seed)`, `step(action)` and `close()`. An exception is kept, so that the caller of a training sees it
 //! as the cause.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step, check_env};
@@ -11,9 +12,10 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use crate::error;
+use crate::train::{Reporter, in_background};
 
-/// The first exception of an environment.
-pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
+/// The first exception of an environment, and where it happened.
+pub(crate) type Raised = Arc<Mutex<Option<(PyErr, String)>>>;
 
 /// An environment that Python steps. Every call takes the interpreter lock.
 struct PythonEnv {
@@ -21,6 +23,8 @@ struct PythonEnv {
     spec: EnvSpec,
     /// Whether an episode has started and not ended.
     running: bool,
+    /// Seed of the last episode, and the number of its steps.
+    place: (u64, usize),
     raised: Raised,
 }
 
@@ -38,16 +42,30 @@ pub(crate) fn make(make: &Py<PyAny>, raised: &Raised) -> Result<Box<dyn Env>, En
             (None, n) => ActionSpace::Discrete { n: n.unwrap_or(0) },
         };
         let spec = EnvSpec { id, obs_len, action, max_steps, cost_terms: Vec::new() };
-        Ok(Box::new(PythonEnv { env, spec, running: false, raised: raised.clone() }) as Box<dyn Env>)
+        Ok(Box::new(PythonEnv { env, spec, running: false, place: (0, 0), raised: raised.clone() })
+            as Box<dyn Env>)
     })
-    .map_err(|e| keep(raised, e))
+    .map_err(|e| keep(raised, e, || "an environment could not be made".to_owned()))
 }
 
 /// Keeps an exception and returns its text as an error.
-fn keep(raised: &Raised, error: PyErr) -> EnvError {
+fn keep(raised: &Raised, error: PyErr, place: impl FnOnce() -> String) -> EnvError {
     let text = error.to_string();
-    raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| (error, place()));
     EnvError::Other(text)
+}
+
+/// Adds the exception of an environment as the cause. If it is an `EpoError`, such as `WorkerDied`, the returned
+/// exception has its class.
+pub(crate) fn with_cause(py: Python<'_>, exception: PyErr, raised: &Raised) -> PyErr {
+    let Some((cause, _)) = take(raised) else { return exception };
+    let exception = if cause.is_instance_of::<error::EpoError>(py) {
+        PyErr::from_type(cause.get_type(py), exception.value(py).to_string())
+    } else {
+        exception
+    };
+    exception.set_cause(py, Some(cause));
+    exception
 }
 
 fn copy(from: &Bound<'_, PyAny>, to: &mut [f64]) -> PyResult<()> {
@@ -67,9 +85,10 @@ impl Env for PythonEnv {
     }
 
     fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
-        self.running = false;
-        Python::attach(|py| copy(&self.env.bind(py).call_method1("reset", (seed,))?, obs))
-            .map_err(|e| keep(&self.raised, e))?;
+        (self.running, self.place) = (false, (seed, 0));
+        Python::attach(|py| copy(&self.env.bind(py).call_method1("reset", (seed,))?, obs)).map_err(|e| {
+            keep(&self.raised, e, || format!("{}: reset with seed {seed} failed", self.spec.id))
+        })?;
         self.running = true;
         Ok(())
     }
@@ -80,6 +99,7 @@ impl Env for PythonEnv {
         }
         self.spec.action.check(action)?;
         self.running = false; // until the step is complete
+        self.place.1 += 1;
         let step = Python::attach(|py| {
             let action = PyArray1::from_slice(py, action);
             let result = self.env.bind(py).call_method1("step", (action,))?;
@@ -93,7 +113,12 @@ impl Env for PythonEnv {
             };
             Ok(Step { reward, cost, outcome })
         })
-        .map_err(|e| keep(&self.raised, e))?;
+        .map_err(|e| {
+            let (seed, t) = self.place;
+            keep(&self.raised, e, || {
+                format!("{}: step {t} of the episode with seed {seed} failed", self.spec.id)
+            })
+        })?;
         self.running = !step.outcome.is_done();
         Ok(step)
     }
@@ -106,26 +131,65 @@ impl Drop for PythonEnv {
     }
 }
 
-/// Plays a few episodes of a Python environment, and returns one sentence per rule that it breaks.
+/// Plays a few episodes of a Python environment, and returns one sentence per rule that it breaks. The second Ctrl-C
+/// calls `kill()`, which ends the worker processes.
 #[pyfunction]
-pub(crate) fn check(py: Python<'_>, make_env: Py<PyAny>) -> PyResult<Vec<String>> {
-    let raised = Raised::default();
-    // the first environment is made here, because the checker cannot report that `make` fails
-    if let Err(error) = py.detach(|| make(&make_env, &raised).map(drop)) {
-        return Err(take(&raised).unwrap_or_else(|| error::env(&error)));
-    }
-    let problems = py.detach(|| {
+#[pyo3(signature = (make_env, kill=None))]
+pub(crate) fn check(py: Python<'_>, make_env: Py<PyAny>, kill: Option<Py<PyAny>>) -> PyResult<Vec<String>> {
+    let (stop, raised) = (Arc::new(AtomicBool::new(false)), Raised::default());
+    let (stopping, exceptions) = (stop.clone(), raised.clone());
+    let work = move |_: &Reporter| {
+        // the first environment is made here, because the checker cannot report that `make` fails
+        drop(make(&make_env, &exceptions)?);
         let broken = |e: EnvError| -> Box<dyn Env> { Box::new(Broken(e)) };
-        check_env(|| make(&make_env, &raised).unwrap_or_else(broken))
-    });
-    match take(&raised) {
-        Some(error) => Err(error),
-        None => Ok(problems.iter().map(ToString::to_string).collect()),
+        let problems = check_env(|| {
+            let env = make(&make_env, &exceptions).unwrap_or_else(broken);
+            Box::new(Stoppable { env, stop: stopping.clone() })
+        });
+        Ok(problems.iter().map(ToString::to_string).collect())
+    };
+    let checked = in_background(py, &stop, &raised, kill.as_ref(), work, |_| Ok(true));
+    let mut kept = raised.lock().unwrap_or_else(PoisonError::into_inner);
+    match kept.take() {
+        // `make` failed for the first time
+        _ if checked.is_err() => checked,
+        Some((cause, place)) => {
+            drop(kept);
+            let text = format!("{place}: {cause}");
+            Err(with_cause(py, error::EpoError::new_err(text), &Arc::new(Mutex::new(Some((cause, place))))))
+        }
+        None => checked,
+    }
+}
+
+/// An environment that fails once `stop` is set.
+struct Stoppable {
+    env: Box<dyn Env>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Stoppable {
+    fn go_on(&self) -> Result<(), EnvError> {
+        if self.stop.load(Relaxed) { Err(EnvError::Other("interrupted".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Env for Stoppable {
+    fn spec(&self) -> &EnvSpec {
+        self.env.spec()
+    }
+    fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
+        self.go_on()?;
+        self.env.reset(seed, obs)
+    }
+    fn step(&mut self, action: &[f64], obs: &mut [f64]) -> Result<Step, EnvError> {
+        self.go_on()?;
+        self.env.step(action, obs)
     }
 }
 
 /// Takes the exception that was kept.
-pub(crate) fn take(raised: &Raised) -> Option<PyErr> {
+fn take(raised: &Raised) -> Option<(PyErr, String)> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -136,9 +200,9 @@ impl Env for Broken {
     fn spec(&self) -> &EnvSpec {
         static SPEC: EnvSpec = EnvSpec {
             id: String::new(),
-            obs_len: 0,
-            action: ActionSpace::Discrete { n: 0 },
-            max_steps: 0,
+            obs_len: 1,
+            action: ActionSpace::Discrete { n: 1 },
+            max_steps: 1,
             cost_terms: Vec::new(),
         };
         &SPEC

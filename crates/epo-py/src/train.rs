@@ -1,18 +1,19 @@
 //! Training and evaluation, called from Python.
 //!
 //! The work runs on its own thread. The calling thread waits without the interpreter lock, runs the callbacks,
-//! and checks for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised.
+//! and checks for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised. A second Ctrl-C
+//! does not wait any longer, because an environment may hang.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use epo_core::Env;
 use epo_lab::LabError;
-use epo_lab::config::{ConfigError, ResolvedRun, RunTable, algo_named};
+use epo_lab::config::{ResolvedRun, RunTable, algo_named};
 use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate_finished, evaluate_run};
 use epo_lab::reference::{algo_keys, shared_keys};
 use epo_lab::train::{ResumeOptions, Trainer};
@@ -26,9 +27,11 @@ use crate::{env, error};
 
 /// Interval at which the caller checks for signals.
 const POLL: Duration = Duration::from_millis(50);
+/// Time that the work has to end after the second signal.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A message from the work to its caller. The work waits until the caller has answered.
-enum Event {
+pub(crate) enum Event {
     /// The run folder, steps done, steps in all, and notes about the beginning.
     Started(PathBuf, u64, u64, Vec<String>),
     /// One row of the record.
@@ -36,7 +39,7 @@ enum Event {
 }
 
 /// Sends the events of the work to its caller and waits for the answers.
-struct Reporter {
+pub(crate) struct Reporter {
     events: Sender<Event>,
     answers: Receiver<()>,
 }
@@ -49,12 +52,14 @@ impl Reporter {
     }
 }
 
-/// Runs `work` on its own thread, and `answer` for each of its events with the interpreter lock. An answer of `false` or
-/// an exception sets `stop`.
-fn in_background<T: Send + 'static>(
+/// Runs `work` on its own thread, and `answer` for each of its events with the interpreter lock. An answer of `false`,
+/// an exception or a signal sets `stop`. After the second signal `kill` is called until the work has ended; a thread that
+/// does not end soon is left behind.
+pub(crate) fn in_background<T: Send + 'static>(
     py: Python<'_>,
     stop: &Arc<AtomicBool>,
     raised: &Raised,
+    kill: Option<&Py<PyAny>>,
     work: impl FnOnce(&Reporter) -> Result<T, LabError> + Send + 'static,
     mut answer: impl FnMut(Event) -> PyResult<bool>,
 ) -> PyResult<T> {
@@ -66,7 +71,7 @@ fn in_background<T: Send + 'static>(
     let thread = std::thread::Builder::new().name("epo-train".to_owned()).spawn(work)?;
     let inbox = Mutex::new(inbox); // a receiver by itself cannot be used without the interpreter lock
     let receive = || inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL);
-    let mut exception = None;
+    let (mut exception, mut signals, mut deadline) = (None, 0, None);
     loop {
         match py.detach(receive) {
             Ok(event) => {
@@ -85,12 +90,29 @@ fn in_background<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if exception.is_none()
-            && let Err(e) = py.check_signals()
-        {
-            exception = Some(e);
+        if let Err(e) = py.check_signals() {
             stop.store(true, Relaxed);
+            exception.get_or_insert(e);
+            signals += 1;
+            if signals == 2 {
+                deadline = Some(Instant::now() + GRACE);
+            }
         }
+        if let Some(end) = deadline {
+            if let Some(kill) = kill {
+                let _ = kill.call0(py); // the exception of the first signal is more important
+            }
+            if Instant::now() > end {
+                break;
+            }
+        }
+    }
+    if deadline.is_some() {
+        let text = "the second signal ended the work without waiting for its environments";
+        return Err(match exception {
+            Some(e) if !e.is_instance_of::<PyKeyboardInterrupt>(py) => e,
+            _ => PyKeyboardInterrupt::new_err(text),
+        });
     }
     let ended = py.detach(|| thread.join());
     if let Some(exception) = exception {
@@ -101,29 +123,44 @@ fn in_background<T: Send + 'static>(
         Ok(Ok(Err(LabError::Interrupted(what)))) => {
             Err(PyKeyboardInterrupt::new_err(format!("{what} was interrupted")))
         }
-        Ok(Ok(Err(failed))) => {
-            let exception = error::lab(&failed);
-            exception.set_cause(py, python_env::take(raised));
-            Err(exception)
-        }
+        Ok(Ok(Err(failed))) => Err(python_env::with_cause(py, error::lab(&failed), raised)),
         Ok(Err(payload)) | Err(payload) => Err(error::panic(&*payload)),
     }
 }
 
-/// The assignments of settings, with the table of each name: `gamma=0.9` becomes `train.gamma=0.9`.
-fn assignments(settings: Vec<(String, String)>, algo: Option<&str>) -> Result<Vec<String>, ConfigError> {
+/// The assignments of settings, with the table of each name: `gamma=0.9` becomes `train.gamma=0.9`. A name that ends
+/// with `_` may be a Python keyword: `lambda_` is `train.lambda`.
+fn assignments(
+    settings: Vec<(String, String)>,
+    algo: Option<&str>,
+    file: Option<&str>,
+) -> PyResult<Vec<String>> {
+    let table: toml::Table = file.and_then(|text| text.parse().ok()).unwrap_or_default(); // an error is reported later
+    let in_file = table.get("run").and_then(|run| run.get("algo")).and_then(toml::Value::as_str);
     let default = RunTable::default().algo;
-    let algo = algo_named(algo.unwrap_or(&default))?;
+    let algo = algo_named(algo.or(in_file).unwrap_or(&default)).map_err(|e| error::config(&e))?;
     let keys: Vec<String> = shared_keys().into_iter().chain(algo_keys(&algo)).map(|key| key.key).collect();
-    let full = |name: &str| {
-        let found = keys.iter().find(|key| key.rsplit('.').next() == Some(name));
-        match found {
-            _ if name.contains('.') => name.to_owned(),
-            Some(key) => key.clone(),
-            None => format!("train.{name}"), // refused, with the most similar key
+    let named = |name: &str| -> Vec<&String> {
+        keys.iter().filter(|key| key.rsplit('.').next() == Some(name)).collect()
+    };
+    let full = |name: &str| -> PyResult<String> {
+        if name.contains('.') {
+            return Ok(name.to_owned());
+        }
+        let mut found = named(name);
+        if let (true, Some(short)) = (found.is_empty(), name.strip_suffix('_')) {
+            found = named(short);
+        }
+        match found[..] {
+            [] => Ok(format!("train.{name}")), // refused, with the most similar key
+            [key] => Ok(key.clone()),
+            [first, second, ..] => Err(error::ConfigError::new_err(format!(
+                "`{name}` is the name of two settings, `{first}` and `{second}`; pass the full name: \
+                 settings={{\"{second}\": …}}"
+            ))),
         }
     };
-    Ok(settings.into_iter().map(|(name, value)| format!("{}={value}", full(&name))).collect())
+    settings.into_iter().map(|(name, value)| Ok(format!("{}={value}", full(&name)?))).collect()
 }
 
 /// A function that makes environments.
@@ -152,9 +189,9 @@ enum Start {
 /// `accept_changes`). Returns the folder, the hash and whether the run is finished.
 ///
 /// `on_start(folder, steps done, steps in all, notes)` is called once. `on_row(row)` is called after each epoch; if it
-/// returns `False`, the run saves and stops.
+/// returns `False`, the run saves and stops. The second Ctrl-C calls `kill()`, which ends the worker processes.
 #[pyfunction]
-#[pyo3(signature = (*, file, settings, algo, runs, name, resume, steps, threads, accept_changes, make_env, on_start, on_row))]
+#[pyo3(signature = (*, file, settings, algo, runs, name, resume, steps, threads, accept_changes, make_env, kill, on_start, on_row))]
 #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
 pub(crate) fn train(
     py: Python<'_>,
@@ -168,13 +205,14 @@ pub(crate) fn train(
     threads: Option<usize>,
     accept_changes: bool,
     make_env: Option<Py<PyAny>>,
+    kill: Option<Py<PyAny>>,
     on_start: Py<PyAny>,
     on_row: Py<PyAny>,
 ) -> PyResult<(PathBuf, String, bool)> {
     let start = match resume {
         Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps, accept_changes } },
         None => {
-            let set = assignments(settings, algo).map_err(|e| error::config(&e))?;
+            let set = assignments(settings, algo, file.as_deref())?;
             let run = ResolvedRun::from_layers(file.as_deref(), &set).map_err(|e| error::config(&e))?;
             Start::New { run: Box::new(run), runs, name }
         }
@@ -182,7 +220,7 @@ pub(crate) fn train(
     let (stop, raised) = (Arc::new(AtomicBool::new(false)), Raised::default());
     let (stopping, exceptions) = (stop.clone(), raised.clone());
     let work = move |reporter: &Reporter| run_job(start, make_env, exceptions, stopping, reporter);
-    in_background(py, &stop, &raised, work, |event| match event {
+    in_background(py, &stop, &raised, kill.as_ref(), work, |event| match event {
         Event::Started(dir, done, total, notes) => {
             on_start.call1(py, (dir, done, total, notes))?;
             Ok(true)
@@ -192,8 +230,7 @@ pub(crate) fn train(
             for (key, value) in row {
                 dict.set_item(key, value)?;
             }
-            let answer = on_row.call1(py, (dict,))?;
-            Ok(!answer.bind(py).is_exact_instance_of::<pyo3::types::PyBool>() || answer.is_truthy(py)?)
+            on_row.call1(py, (dict,))?.is_truthy(py)
         }
     })
 }
@@ -240,7 +277,7 @@ fn run_job(
 
 /// Evaluates a run, adds the result to its `eval.json`, and returns the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (dir, *, episodes, seed, stochastic, physics, threads, make_env))]
+#[pyo3(signature = (dir, *, episodes, seed, stochastic, physics, threads, make_env, kill))]
 #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
 pub(crate) fn evaluate(
     py: Python<'_>,
@@ -251,6 +288,7 @@ pub(crate) fn evaluate(
     physics: &str,
     threads: usize,
     make_env: Option<Py<PyAny>>,
+    kill: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let physics = env::physics(physics)?;
     let (stop, raised) = (Arc::new(AtomicBool::new(false)), Raised::default());
@@ -266,5 +304,5 @@ pub(crate) fn evaluate(
         report.write(&dir)?;
         Ok(serde_json::to_string(&report).unwrap_or_default()) // numbers and texts cannot fail
     };
-    in_background(py, &stop, &raised, work, |_| Ok(true))
+    in_background(py, &stop, &raised, kill.as_ref(), work, |_| Ok(true))
 }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use epo_core::{Env as _, EnvError, EnvSpec, Outcome};
+use epo_core::{Env as _, EnvError, EnvSpec, Outcome, TaskFamily};
 use epo_tasks::TaskEnv;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::exceptions::PyValueError;
@@ -18,6 +18,8 @@ use crate::{env, error};
 pub(crate) struct VecEnv {
     spec: EnvSpec,
     num_envs: usize,
+    /// Largest seed of an episode.
+    max_seed: u64,
     inner: Mutex<Inner>,
 }
 
@@ -118,7 +120,10 @@ impl VecEnv {
             epo_lab::config::threads("threads", threads).map_err(|e| error::config(&e))?.min(num_envs.max(1));
         let (spec, num_envs) = (envs[0].spec().clone(), envs.len());
         let inner = Mutex::new(Inner { envs, threads, pool: None, pid: std::process::id() });
-        Ok(Self { spec, num_envs, inner })
+        let is_navigation =
+            epo_tasks::task(task).map_err(error::task)?.family() == Some(TaskFamily::Navigation);
+        let max_seed = if is_navigation { u64::from(u32::MAX) } else { u64::MAX };
+        Ok(Self { spec, num_envs, max_seed, inner })
     }
 
     #[getter]
@@ -163,6 +168,12 @@ impl VecEnv {
             (),
             "obs, index or seeds",
         )?;
+        // all seeds are checked first: a wrong one must not leave some environments reset and others not
+        let refused: Vec<_> = seeds
+            .iter()
+            .map(|&seed| (seed > self.max_seed).then_some(EnvError::SeedTooLarge { seed }))
+            .collect();
+        first_error(index.iter().copied().zip(&refused))?;
         let result = py.detach(|| {
             let mut inner = self.lock();
             let mut envs = std::mem::take(&mut inner.envs);
@@ -210,6 +221,11 @@ impl VecEnv {
         let numbers = reward.len() == n && cost.len() == n && terms.len() == n * n_terms;
         let flags = [&*terminated, &*truncated, &*goal_met, skip].iter().all(|a| a.len() == n);
         whole(numbers && flags && obs.len() == n * n_obs, (), "an array")?;
+        // all actions are checked first: a wrong one must not leave some environments stepped and others not
+        let check =
+            |(action, skip): (&[f64], &bool)| if *skip { None } else { spec.action.check(action).err() };
+        let refused: Vec<_> = actions.chunks_exact(n_act).zip(skip).map(check).collect();
+        first_error(refused.iter().enumerate())?;
         let result = py.detach(|| {
             let mut inner = self.lock();
             let mut envs = std::mem::take(&mut inner.envs);

@@ -61,7 +61,7 @@ def test_the_mujoco_example_runs(tmp_path):
     assert run.finished
 
 
-@pytest.mark.parametrize("name", ["epo", "epo._env", "epo.gym"])
+@pytest.mark.parametrize("name", ["epo", "epo._env", "epo._policy", "epo._train", "epo.gym", "epo.safety_gymnasium"])
 def test_the_examples_of_the_docstrings_run(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0 and result.failed == 0

@@ -54,6 +54,47 @@ def test_a_video_of_a_policy(tmp_path, small):
     assert video.stat().st_size > 1000
 
 
+def test_every_camera_and_the_distances():
+    pictures = []
+    for camera in (dict(camera_name="vision"), dict(camera_name="track"), dict(camera_id=2), dict(camera_id=3)):
+        with epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48, **camera) as env:
+            env.reset(seed=0)
+            pictures.append(picture_of(env))
+    assert all((a != b).any() for i, a in enumerate(pictures) for b in pictures[:i])
+    with epo.make("SafetyPointGoal1-v0", render_mode="depth_array", width=64, height=48, camera_name="fixedfar") as env:
+        env.reset(seed=0)
+        depth = picture_of(env)
+    assert depth.shape == (48, 64) and 4 < np.median(depth) < 8, "the camera is 5.5 m above the arena"
+    with pytest.raises(ValueError, match="camera_name is one of"):
+        epo.make("SafetyPointGoal1-v0", camera_name="top")
+
+
+@pytest.mark.parametrize("size", [0, -3, 4097, 12.5, "a", True])
+def test_a_bad_size_is_refused_before_anything_is_drawn(size):
+    """This test fails if a bad size reaches MuJoCo, where it would end rendering for the process."""
+    with pytest.raises(ValueError, match="`width` takes a whole number from 1 to 4096"):
+        epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=size)
+
+
+def test_one_failure_does_not_end_rendering(monkeypatch):
+    env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+    env.reset(seed=0)
+    first = picture_of(env)
+    import mujoco
+
+    real = mujoco.Renderer
+
+    def broken(*args):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(mujoco, "Renderer", broken)
+    env.reset(seed=0)
+    with pytest.raises(epo.EpoError, match="no memory"):
+        env.render()
+    monkeypatch.setattr(mujoco, "Renderer", real)
+    assert np.array_equal(env.render(), first)
+
+
 def test_without_a_render_mode_there_is_no_picture():
     env = epo.make("SafetyPointGoal1-v0")
     env.reset(seed=0)

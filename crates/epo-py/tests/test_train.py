@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import epo
+from conftest import SMALL
 
 TASK = "SafetyPointGoal1-v0"
 FLAGS = "--steps 1600 --envs 4 --set train.steps_per_epoch=400 --set train.passes=2 --set train.hidden=[16]"
@@ -24,7 +25,7 @@ def test_the_run_is_that_of_the_command_line(tmp_path, small, cli):
     folder, hash = (line.split(" ", 1)[1] for line in printed.splitlines()[:2])
     run = epo.train(TASK, seed=3, limit=10, runs=tmp_path / "b", **small)
     assert run.hash == hash == epo.Run(folder).hash
-    assert run.finished and run.config == epo.Run(folder).config
+    assert run.finished is True and run.config == epo.Run(folder).config
     for name in ("config.toml", "episodes.csv", "eval.json"):
         assert (run.dir / name).read_bytes() == (epo.Run(folder).dir / name).read_bytes(), name
     assert run.dir.parent.name == "EPO-{SafetyPointGoal1-v0}"
@@ -118,6 +119,8 @@ except KeyboardInterrupt as error:
         ({"name": "../x"}, "the name of one folder"),
         ({"cost_fn": lambda *a: 0.0}, "environments of your own"),
         ({"task": 7}, "task is an id or a function"),
+        ({"algo": "cpo", "target_kl": 0.5}, r'two settings, `train.target_kl` and `algo.target_kl`.*settings=\{"algo.target_kl"'),
+        ({"callback": [1]}, "`callback` takes a function"),
         ({"task": "SafetyPointGoal9-v0"}, "unknown task `SafetyPointGoal9-v0`; did you mean"),
     ],
 )
@@ -125,6 +128,39 @@ def test_wrong_settings_have_the_errors_of_the_command_line(tmp_path, kwargs, te
     with pytest.raises(epo.ConfigError, match=text):
         epo.train(**{"task": TASK, "runs": tmp_path, **kwargs})
     assert not list(tmp_path.glob("*/*")), "nothing was made"
+
+
+def test_names_of_settings_find_their_table(tmp_path, small):
+    """This test fails if a full name is changed, `lambda_` is refused, or a file's algorithm is not looked at."""
+    stop = dict(runs=tmp_path, callback=lambda row: np.False_, **dict(small, final_eval_episodes=0))
+    run = epo.train(TASK, algo="cpo", settings={"algo.target_kl": 0.5}, lambda_=0.9, lambda_c=0.8, **stop)
+    assert run.config["algo"]["target_kl"] == 0.5 and run.config["train"]["target_kl"] != 0.5
+    assert (run.config["train"]["lambda"], run.config["train"]["lambda_c"]) == (0.9, 0.8)
+    assert not run.finished, "np.False_ stops a run"
+    file = tmp_path / "c.toml"
+    file.write_text('[run]\nalgo = "cpo"\n')
+    assert epo.train(TASK, config=file, damping=0.2, **stop).config["algo"]["damping"] == 0.2
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda run: run.resume(steps="a"), "`steps` takes a whole number of at least 0, not 'a'"),
+        (lambda run: run.resume(steps=float("inf")), "`steps`"),
+        (lambda run: run.resume(threads=-1), "`threads`"),
+        (lambda run: run.evaluate(threads=-1), "`threads`"),
+        (lambda run: run.evaluate(episodes=0), "`episodes` takes a whole number of at least 1, not 0"),
+        (lambda run: run.policy().seed(-1), "a seed is from 0"),
+    ],
+)
+def test_bad_numbers_are_named(stopped, call, text):
+    with pytest.raises(ValueError, match=text):
+        call(stopped)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    return epo.train(TASK, runs=tmp_path_factory.mktemp("runs"), callback=lambda row: False, **SMALL)
 
 
 def test_a_name_is_used_once(tmp_path, small):
@@ -174,6 +210,21 @@ def test_the_record_is_a_frame(tmp_path, small, monkeypatch):
     columns = run.progress
     assert isinstance(columns["Metrics/EpRet"], np.ndarray) and np.isnan(columns["Metrics/EpRet"][0])
     assert run.evaluation["episodes"] == 2
+
+
+def test_polars_reads_the_whole_file_before_it_chooses_types(tmp_path, monkeypatch):
+    """A column may begin with empty cells, and a whole number may be followed by a fraction."""
+    import types
+
+    from epo import _train
+
+    seen = {}
+    fake = types.ModuleType("polars")
+    fake.read_csv = lambda path, **kwargs: seen.update(kwargs)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", fake)
+    _train._frame(tmp_path / "progress.csv")
+    assert seen == {"infer_schema_length": None}
 
 
 def test_evaluate_is_that_of_the_command_line(tmp_path, small, cli):

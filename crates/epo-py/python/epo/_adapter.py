@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 from typing import Any, Callable
 
 import numpy as np
@@ -17,6 +19,10 @@ def need_gymnasium() -> None:
     """Raises an exception that says what to install if Gymnasium is missing."""
     if gymnasium is None:
         raise EpoError("environments of your own need Gymnasium: pip install gymnasium")
+
+
+def _kind(result: Any) -> str:
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a value of type {type(result).__name__}"
 
 
 class Adapter:
@@ -54,6 +60,12 @@ class Adapter:
             raise EpoError(f"the action space is {space}; Box and Discrete can be trained on")
         self.obs: Any = None
         self.steps = 0
+        self.thread: int | None = None  # the thread that is in reset or step
+        self.killed = False  # nobody waits for this environment any more
+        #: Keys of ``env.json`` by which a policy returns actions in the form of the environment.
+        self.form: dict[str, Any] = (
+            {"action_shape": [int(n) for n in space.shape]} if self.is_box else {"action_start": self.start}
+        )
 
     def describe(self) -> tuple:
         """Returns id, length of an observation, bounds of a box, number of discrete actions, and time limit."""
@@ -70,24 +82,46 @@ class Adapter:
     def reset(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed."""
         self.steps = 0
-        self.obs, _ = self.env.reset(seed=seed)
-        return self._flat(self.obs)
+        self.thread = threading.get_ident()
+        try:
+            result = self.env.reset(seed=seed)
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise EpoError(f"reset returns observation and info, not {_kind(result)}")
+            self.obs, _ = result
+            return self._flat(self.obs)
+        finally:
+            self.thread = None
 
     def step(self, action: np.ndarray) -> tuple:
         """Performs an action. Actions outside the bounds are clipped."""
+        self.thread = threading.get_ident()
+        try:
+            if self.killed:
+                raise KeyboardInterrupt
+            return self._step(action)
+        finally:
+            self.thread = None
+
+    def _step(self, action: np.ndarray) -> tuple:
         space = self.env.action_space
         if self.is_box:
             own = np.clip(action, self.low, self.high).astype(space.dtype).reshape(space.shape)
         else:
             own = int(action[0]) + self.start
+        before = None if self.cost_fn is None else copy.deepcopy(self.obs)  # the environment may write into its array
         result = self.env.step(own)
+        if not isinstance(result, tuple) or len(result) not in (5, 6):
+            raise EpoError(
+                "step returns observation, reward, terminated, truncated and info (or, with the cost after the reward, "
+                f"six values), not {_kind(result)}"
+            )
         if len(result) == 6:
             obs, reward, cost, terminated, truncated, info = result
         else:
             obs, reward, terminated, truncated, info = result
             cost = None
         if self.cost_fn is not None:
-            cost = self.cost_fn(self.obs, own, obs, info)
+            cost = self.cost_fn(before, own, obs, info)
         elif cost is None:
             if "cost" not in info:
                 raise EpoError("info has no 'cost': return it from step, or pass cost_fn to epo.train")

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import secrets
 from typing import Any
 
 import numpy as np
 
 from . import _epo, _spaces
-from ._epo import EpoError
+from ._epo import ConfigError, EpoError
+
+#: Names of the cameras: from the robot, behind the robot, near the arena, above the arena.
+CAMERAS = ("vision", "track", "fixednear", "fixedfar")
+#: Largest width and height of a picture.
+MAX_PICTURE = 4096
+
+#: Observation, reward, cost, terminated, truncated, info.
+SixValues = tuple[np.ndarray, float, float, bool, bool, dict[str, Any]]
 
 _Base: Any = object if _spaces.gymnasium is None else _spaces.gymnasium.Env
 
@@ -55,15 +64,32 @@ def make(
     width: int = 256,
     height: int = 256,
     camera_name: str | None = None,
+    camera_id: int | None = None,
 ) -> SafetyEnv:
     """Returns an environment whose ``step`` returns six values, as in Safety-Gymnasium.
 
     ``id`` is a task id; :func:`tasks` lists all. ``physics`` is ``"published"`` (all bodies in every step) or ``"fast"``
-    (bodies at rest sleep). Rendering needs the package ``mujoco``; see :meth:`SafetyEnv.render`.
+    (bodies at rest sleep). Rendering needs the package ``mujoco``; see :meth:`SafetyEnv.render`. ``camera_name`` is one of
+    ``"vision"``, ``"track"``, ``"fixednear"`` and ``"fixedfar"``; ``camera_id`` is its number in this order.
     """
     return SafetyEnv(
-        id, physics=physics, render_mode=render_mode, width=width, height=height, camera_name=camera_name
+        id,
+        physics=physics,
+        render_mode=render_mode,
+        width=width,
+        height=height,
+        camera_name=camera_name,
+        camera_id=camera_id,
     )
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    """Returns a whole number from ``least`` to ``most`` as an int, or raises :class:`ConfigError` with its name."""
+    ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
+    if not ok or not math.isfinite(value) or value != int(value) or not least <= value <= most:
+        bound = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        raise ConfigError(f"`{name}` takes a whole number {bound}, not {value!r}")
+    return int(value)
 
 
 def seed_of(seed: Any) -> int:
@@ -104,7 +130,7 @@ class SafetyEnv(_Base):
     Environments can be pickled and copied; the copy continues the episode.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+    metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array", "depth_array"], "render_fps": 30}
     _action_dtype: Any = np.float64
 
     def __init__(
@@ -116,9 +142,19 @@ class SafetyEnv(_Base):
         width: int = 256,
         height: int = 256,
         camera_name: str | None = None,
+        camera_id: int | None = None,
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode is 'human', 'rgb_array' or None, not {render_mode!r}")
+            raise ValueError(f"render_mode is 'human', 'rgb_array', 'depth_array' or None, not {render_mode!r}")
+        width, height = whole("width", width, 1, MAX_PICTURE), whole("height", height, 1, MAX_PICTURE)
+        if camera_name == "human":
+            camera_name = None
+        if camera_id is not None and camera_id != -1:
+            if camera_name is not None:
+                raise ValueError("pass camera_id or camera_name, not both")
+            camera_name = CAMERAS[whole("camera_id", camera_id, 0, len(CAMERAS) - 1)]
+        if camera_name not in (None, *CAMERAS):
+            raise ValueError(f"camera_name is one of {', '.join(map(repr, CAMERAS))}, not {camera_name!r}")
         self._kwargs: dict[str, Any] = {
             "task": task,
             "physics": physics,
@@ -159,7 +195,7 @@ class SafetyEnv(_Base):
         self._new_episode()
         return obs, {}
 
-    def step(self, action: Any) -> tuple:
+    def step(self, action: Any) -> SixValues:
         """Performs an action and returns observation, reward, cost, terminated, truncated and info.
 
         ``info`` has every part of the cost (such as ``cost_hazards``), ``cost_sum``, and ``goal_met`` in a step that
@@ -167,7 +203,7 @@ class SafetyEnv(_Base):
         """
         return self._step(action)
 
-    def _step(self, action: Any) -> tuple:
+    def _step(self, action: Any) -> SixValues:
         native = self._open()
         action = np.ascontiguousarray(action, dtype=np.float64)
         if action.shape != (self._n_actions,):
@@ -192,7 +228,10 @@ class SafetyEnv(_Base):
         return self._open().state()
 
     def render(self) -> np.ndarray | None:
-        """Returns a picture as an array ``(height, width, 3)`` of bytes, or shows it (``render_mode="human"``)."""
+        """Returns a picture as an array ``(height, width, 3)`` of bytes, or shows it (``render_mode="human"``).
+
+        ``render_mode="depth_array"`` returns the distances from the camera in metres, as an array ``(height, width)``.
+        """
         if self.render_mode is None:
             raise EpoError("this environment has no render_mode; make it with render_mode='rgb_array'")
         if self._renderer is None:
@@ -206,6 +245,17 @@ class SafetyEnv(_Base):
         if self._renderer is not None:
             self._renderer.close()
         self._renderer = self._native = None
+
+    @property
+    def unwrapped(self) -> SafetyEnv:
+        """The environment itself, as in Gymnasium."""
+        return self
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        self.close()
 
     def _open(self) -> Any:
         if self._native is None:

@@ -84,12 +84,12 @@ def evaluation_seed(seed: int, env: int, episode: int) -> int: ...
 def read_config(dir: str) -> str: ...
 def panic(text: str) -> None: ...
 def other_version(dir: str) -> str | None: ...
-def check(make_env: Callable[[], Any]) -> list[str]: ...
+def check(make_env: Callable[[], Any], kill: Callable[[], Any] | None = None) -> list[str]: ...
 def train(
     *,
     file: str | None,
     settings: list[tuple[str, str]],
-    algo: str,
+    algo: str | None,
     runs: str,
     name: str | None,
     resume: str | None,
@@ -97,6 +97,7 @@ def train(
     threads: int | None,
     accept_changes: bool,
     make_env: Callable[[], Any] | None,
+    kill: Callable[[], Any] | None,
     on_start: Callable[..., Any],
     on_row: Callable[..., Any],
 ) -> tuple[str, str, bool]: ...
@@ -109,4 +110,5 @@ def evaluate(
     physics: str,
     threads: int,
     make_env: Callable[[], Any] | None,
+    kill: Callable[[], Any] | None,
 ) -> str: ...

@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from typing import Any
 
 import numpy as np
 
 from . import _epo, _spaces
+from ._env import seed_of
+from ._epo import EpoError
 
 
 def load(run: Any) -> Policy:
     """Returns the policy of a run: a :class:`Run`, or the path of a run folder. The newest intact checkpoint is used.
 
     Nothing that is loaded can execute code.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> epo.load(run).task
+    'SafetyPointGoal1-v0'
     """
     return Policy(run)
 
 
 class Policy:
-    """A trained policy with its critics and its normaliser of observations, without an environment."""
+    """A trained policy with its critics and its normaliser of observations, without an environment.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> policy = epo.Policy(run)
+    >>> obs, info = epo.make("SafetyPointGoal1-v0").reset(seed=0)
+    >>> policy.predict(obs).shape, sorted(policy.values(obs))
+    ((2,), ['cost', 'cost_far', 'reward'])
+    """
 
     def __init__(self, run: Any) -> None:
         self.dir = os.fspath(getattr(run, "dir", run))
         self._native = _epo.Policy(self.dir)
         low, high = self._native.bounds
+        form = self._form()
+        self._is_task = not form
         self._discrete = self._native.n_actions
+        self._start = int(form.get("action_start", 0))
+        self._shape = tuple(int(n) for n in form.get("action_shape", (len(low),)))
         self.observation_space = _spaces.observation_box(self._native.obs_len)
-        self.action_space = _spaces.box(low, high, np.float64)
+        if self._discrete is None:
+            if math.prod(self._shape) != len(low):
+                raise EpoError(f"{self.dir}/env.json: actions of the shape {self._shape} do not have {len(low)} entries")
+            self.action_space = _spaces.box(np.reshape(low, self._shape), np.reshape(high, self._shape), np.float64)
+        else:
+            self.action_space = _spaces.discrete(self._discrete, self._start)
+
+    def _form(self) -> dict[str, Any]:
+        """Returns the content of ``env.json``: empty for a published task. Folders of version 0.3 lack some keys."""
+        try:
+            with open(os.path.join(self.dir, "env.json"), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return {}
 
     @property
     def task(self) -> str:
@@ -51,22 +86,30 @@ class Policy:
         return json.loads(self._native.algorithm_state)
 
     def _rows(self, obs: Any) -> tuple[np.ndarray, bool]:
-        rows = np.ascontiguousarray(obs, dtype=np.float64)
-        if rows.ndim not in (1, 2) or rows.shape[-1] != self._native.obs_len:
-            n = self._native.obs_len
-            raise ValueError(f"observations have the shape ({n},) or (rows, {n}), not {rows.shape}")
+        n = self._native.obs_len
+        hint = "flatten them as in training: gymnasium.spaces.flatten(env.observation_space, obs)"
+        try:
+            rows = np.ascontiguousarray(obs, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"observations are arrays of numbers, not {type(obs).__name__}; {hint}") from None
+        if rows.ndim not in (1, 2) or rows.shape[-1] != n:
+            more = "" if self._is_task else f"; {hint}"
+            raise ValueError(f"observations have the shape ({n},) or (rows, {n}), not {rows.shape}{more}")
         return np.atleast_2d(rows), rows.ndim == 1
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         """Returns the action for one observation, or one row per observation, within the bounds of the environment.
 
         ``deterministic=True`` gives the mean action (or the most probable one), ``False`` a sample. Discrete actions
-        are integers.
+        are integers. The actions have the shape and the first value of the environment's action space. Observations of
+        a space that is not a vector, such as ``Dict``, are flattened first with ``gymnasium.spaces.flatten``.
         """
         rows, single = self._rows(obs)
-        actions = self._native.predict(rows, deterministic)
+        actions: np.ndarray = self._native.predict(rows, deterministic)
         if self._discrete is not None:
-            actions = actions[:, 0].astype(np.int64)
+            actions = actions[:, 0].astype(np.int64) + self._start
+        else:
+            actions = actions.reshape(-1, *self._shape)
         return actions[0] if single else actions
 
     __call__ = predict
@@ -83,11 +126,14 @@ class Policy:
 
     def seed(self, seed: int) -> None:
         """Sets the seed of the random numbers of sampled actions."""
-        self._native.seed(seed)
+        self._native.seed(seed_of(seed))
 
     def export_onnx(self, path: Any, *, deterministic: bool = True) -> None:
         """Writes one ONNX graph with normaliser, network, action and bounds. The command is ``epo export``."""
         self._native.export_onnx(os.fspath(path), deterministic)
+
+    def __reduce__(self) -> Any:
+        return Policy, (self.dir,)  # a copy loads the run folder again
 
     def __repr__(self) -> str:
         return f"<Policy on {self.task}, checkpoint {self.hash[:12]}>"

@@ -41,14 +41,14 @@ def _mujoco() -> Any:
 
 #: Why a first picture could not be drawn. MuJoCo ends the process if it is asked again.
 _failed: str | None = None
+#: Whether a renderer has worked in this process. A later failure then concerns one picture only.
+_worked = False
 
 
 class Renderer:
     """Draws one environment. The model is compiled once per episode; then only poses are copied."""
 
     def __init__(self, width: int, height: int, camera_name: str | None) -> None:
-        if camera_name not in (None, "fixedfar", "track"):
-            raise ValueError(f"camera_name is 'fixedfar' or 'track', not {camera_name!r}")
         self.size, self.camera_name = (width, height), camera_name
         self.mujoco = _mujoco()
         self.model: Any = None
@@ -91,17 +91,26 @@ class Renderer:
         for body, index in self.mocap:
             data.mocap_pos[index], data.mocap_quat[index] = positions[body], orientations[body]
         mujoco.mj_forward(model, data)
+        self.camera.azimuth = 90.0
         follows = self.camera_name == "track" or (self.camera_name is None and not self.is_arena)
-        if follows:
+        if self.camera_name == "vision":
+            # from the place of the robot into the direction of its x axis
+            x, y = data.xmat[self.agent].reshape(3, 3)[:2, 0]
+            self.camera.lookat[:] = data.xpos[self.agent] + (x, y, 0.1)
+            self.camera.distance, self.camera.elevation = 0.9, -5.0
+            self.camera.azimuth = float(np.degrees(np.arctan2(y, x)))
+        elif self.camera_name == "fixednear":
+            self.camera.lookat[:] = (0.0, 0.0, 0.0)
+            self.camera.distance, self.camera.elevation = 3.5, -45.0
+        elif follows:
             self.camera.lookat[:] = data.xpos[self.agent]
             self.camera.distance, self.camera.elevation = (3.0, -30.0) if self.is_arena else (4.0, -15.0)
         else:
             self.camera.lookat[:] = (0.0, 0.0, 0.0)
             self.camera.distance, self.camera.elevation = 5.5, -65.0
-        self.camera.azimuth = 90.0
 
     def draw(self, env: Any, mode: str) -> np.ndarray | None:
-        """Returns a picture (``rgb_array``), or shows it in a window (``human``)."""
+        """Returns a picture (``rgb_array``), distances in metres (``depth_array``), or shows a window (``human``)."""
         if self.model is None:
             self._compile(env)
         self._copy(env)
@@ -109,15 +118,19 @@ class Renderer:
             self._show()
             return None
         if self.renderer is None:
-            global _failed
+            global _failed, _worked
             if _failed is not None:
                 raise EpoError(_failed)
             try:
                 width, height = self.size
                 self.renderer = self.mujoco.Renderer(self.model, height, width)
+                _worked = True
+                if mode == "depth_array":
+                    self.renderer.enable_depth_rendering()
             except Exception as error:
-                _failed = f"mujoco cannot draw here ({_reason(error)}); {_HELP}"
-                raise EpoError(_failed) from error
+                text = f"mujoco cannot draw here ({_reason(error)}); {_HELP}"
+                _failed = None if _worked else text
+                raise EpoError(text) from error
         self.renderer.update_scene(self.data, self.camera)
         return self.renderer.render().copy()
 

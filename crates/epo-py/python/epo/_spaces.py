@@ -54,3 +54,33 @@ def box(low: Any, high: Any, dtype: Any) -> Any:
 def observation_box(n: int) -> Any:
     """Returns the space of observations with ``n`` entries."""
     return box(np.full(n, -np.inf), np.full(n, np.inf), np.float64)
+
+
+class _Discrete:
+    """Integers with the attributes of ``gymnasium.spaces.Discrete`` that scripts use."""
+
+    def __init__(self, n: int, start: int) -> None:
+        self.n, self.start, self.shape, self.dtype = n, start, (), np.dtype(np.int64)
+        self._random = np.random.default_rng()
+
+    def seed(self, seed: int | None = None) -> None:
+        """Sets the seed of the random numbers of :meth:`sample`."""
+        self._random = np.random.default_rng(seed)
+
+    def sample(self) -> np.int64:
+        """Returns a uniformly random integer of the space."""
+        return np.int64(self.start + self._random.integers(self.n))
+
+    def contains(self, x: Any) -> bool:
+        """Returns true if ``x`` is one of the integers."""
+        return isinstance(x, (int, np.integer)) and self.start <= int(x) < self.start + self.n
+
+    __contains__ = contains
+
+    def __repr__(self) -> str:
+        return f"Discrete({self.n}, start={self.start})"
+
+
+def discrete(n: int, start: int) -> Any:
+    """Returns the space of the integers from ``start`` to ``start + n - 1``."""
+    return _Discrete(n, start) if gymnasium is None else gymnasium.spaces.Discrete(n, start=start)

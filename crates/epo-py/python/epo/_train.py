@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 import numpy as np
 
 from . import _epo
 from ._adapter import Adapter, need_gymnasium
-from ._env import seed_of
+from ._env import seed_of, whole
 from ._epo import ConfigError, EpoError
 from ._policy import Policy
 from ._workers import Pool, WorkerDied
+
+if TYPE_CHECKING:  # type checkers have typing_extensions, programs may not
+    from typing_extensions import Unpack
+
+    from ._settings import Settings
 
 __all__ = ["Run", "WorkerDied", "check_env", "evaluate", "resume", "sweep", "train"]
 
@@ -46,7 +53,7 @@ def train(
     workers: int | None = None,
     check: bool = True,
     id: str | None = None,
-    **more: Any,
+    **more: Unpack[Settings],
 ) -> Run:
     """Trains an algorithm and returns the run. The run folder has the same bytes and hash as with ``epo train``.
 
@@ -94,9 +101,17 @@ def train(
         For environments of your own: name of the environment in the run folder. Default: its Gymnasium id or class.
     more
         Every other setting by its name, such as ``gamma=0.995`` or ``hidden=[64, 64]``. ``epo train --print-config``
-        lists all.
+        lists all. ``lambda_`` is ``train.lambda``, because ``lambda`` is a Python keyword. A name that two tables have,
+        such as ``target_kl`` of CPO, is passed in ``settings`` with its full name.
 
-    Ctrl-C finishes the epoch, saves the run and raises ``KeyboardInterrupt``; :func:`resume` continues it.
+    Ctrl-C finishes the epoch, saves the run and raises ``KeyboardInterrupt``; :func:`resume` continues it. A second
+    Ctrl-C does not wait for the epoch; the run is then saved up to its last checkpoint.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> run.finished, len(run.progress["TotalEnvSteps"])
+    (True, 2)
     """
     named = {
         "run.algo": algo,
@@ -107,7 +122,7 @@ def train(
         "train.envs": envs,
         "train.threads": threads,
     }
-    chosen = {key: value for key, value in named.items() if value is not None}
+    chosen: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     chosen.update(settings or {})
     chosen.update(more)
     file = None if config is None else Path(config).read_text(encoding="utf-8")
@@ -124,8 +139,8 @@ def train(
     if own is None and (cost_fn is not None or max_steps is not None or workers is not None):
         raise ConfigError("cost_fn, max_steps and workers are for environments of your own: pass a function as task")
     job["settings"] = [(key, _text(key, value)) for key, value in chosen.items()]
-    algo = chosen.get("run.algo", chosen.get("algo"))
-    job["algo"] = None if algo is None else str(algo)
+    named_algo = chosen.get("run.algo", chosen.get("algo"))
+    job["algo"] = None if named_algo is None else str(named_algo)
     return _run(job, own, callback, progress)
 
 
@@ -148,13 +163,21 @@ def resume(
     names the files that differ. ``accept_changes=True`` continues the run with these changes, which ``changes.json``
     and the report list. A run on an environment of your own needs ``env``, the function that makes it, and the same
     ``cost_fn`` and ``max_steps`` as before.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), callback=lambda row: False, **small)
+    >>> run.finished, epo.resume(run).finished
+    (False, True)
     """
     folder = os.fspath(getattr(run, "dir", run))
     job: dict[str, Any] = {"file": None, "settings": [], "algo": None, "runs": "", "name": None, "resume": folder}
-    job.update(threads=threads, accept_changes=accept_changes)
-    job["steps"] = None if steps is None else _whole("steps", steps)
+    job.update(threads=None if threads is None else whole("threads", threads), accept_changes=bool(accept_changes))
+    job["steps"] = None if steps is None else whole("steps", steps)
     own = None
-    if env is not None:
+    if env is None:
+        _refuse_missing_env(folder)
+    else:
         own = _Own(env, cost_fn, max_steps, None, workers, threads, False)
     return _run(job, own, callback, progress)
 
@@ -175,19 +198,29 @@ def evaluate(
     """Plays episodes with the policy of a run, adds the result to its ``eval.json``, and returns the report.
 
     The report is that of ``epo eval --json``. ``stochastic=True`` puts the policy with sampled actions first.
+
+    >>> import epo, tempfile
+    >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointCircle1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> report = epo.evaluate(run, episodes=1)
+    >>> report["episodes"], sorted(report["cost"])[:1]
+    (1, ['ci95'])
     """
-    if episodes < 1:
-        raise ValueError(f"episodes is at least 1, not {episodes}")
+    episodes, threads = whole("episodes", episodes, 1), whole("threads", threads)
+    folder = os.fspath(getattr(run, "dir", run))
+    if env is None:
+        _refuse_missing_env(folder)
     own = None if env is None else _Own(env, cost_fn, max_steps, None, workers, threads or None, False)
     try:
         report = _epo.evaluate(
-            os.fspath(getattr(run, "dir", run)),
+            folder,
             episodes=episodes,
             seed=seed_of(seed),
             stochastic=stochastic,
             physics=physics,
             threads=threads,
             make_env=None if own is None else own.make,
+            kill=None if own is None else own.kill,
         )
     finally:
         if own is not None:
@@ -201,8 +234,23 @@ def check_env(
     """Plays a few episodes of an environment of your own and returns one sentence per rule that it breaks.
 
     The rules: an episode depends only on its seed and its actions, every number is finite, no cost is negative.
+
+    >>> import epo, gymnasium
+    >>> def make():
+    ...     return gymnasium.make("CartPole-v1")
+    >>> epo.check_env(make, cost_fn=lambda obs, action, next_obs, info: float(abs(next_obs[0]) > 0.5))
+    []
     """
-    return _epo.check(lambda: Adapter(env, cost_fn, max_steps))
+    own = _Own(env, cost_fn, max_steps, None, 0, None, False)
+    return _epo.check(own.make, own.kill)
+
+
+def _refuse_missing_env(folder: str) -> None:
+    if os.path.exists(os.path.join(folder, "env.json")):
+        raise ConfigError(
+            f"the run {folder} is on an environment of your own: pass the function that makes it as env, "
+            "with the same cost_fn and max_steps"
+        )
 
 
 def sweep(
@@ -278,7 +326,7 @@ class Run:
     def finished(self) -> bool:
         """Whether the run has made all its steps."""
         steps: Any = _columns(self.dir / "progress.csv").get("TotalEnvSteps", [])
-        return len(steps) > 0 and steps[-1] >= self.config["run"]["steps"]
+        return bool(len(steps) > 0 and steps[-1] >= self.config["run"]["steps"])
 
     @property
     def progress(self) -> Any:
@@ -350,25 +398,38 @@ class _Own:
         check: bool,
     ) -> None:
         need_gymnasium()
+        if not callable(make):
+            raise ConfigError(f"an environment is passed as a function that makes it, not as {type(make).__name__}")
+        if max_steps is not None:
+            max_steps = whole("max_steps", max_steps, 1)
+        if threads is not None:
+            threads = whole("threads", threads)
         if workers is None:
             workers = threads or os.cpu_count() or 1
             try:
                 import cloudpickle  # noqa: F401
             except ImportError:
                 workers = 0
+        workers = whole("workers", workers)
         self._adapter = (make, cost_fn, max_steps, id)
         self._pool = None
+        self._adapters: weakref.WeakSet[Adapter] = weakref.WeakSet()
         try:
-            if workers > 0:
-                self._pool = Pool(self._adapter, workers)
-                self.id = self._pool.description[0]
-            else:
-                first = Adapter(*self._adapter)
-                self.id = first.id
-                first.close()
+            try:
+                if workers > 0:
+                    self._pool = Pool(self._adapter, workers)
+                    self.id, self.form = self._pool.description[0], self._pool.form
+                else:
+                    first = Adapter(*self._adapter)
+                    self.id, self.form = first.id, first.form
+                    first.close()
+            except (EpoError, ConfigError, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                raise EpoError(f"the environment could not be made: {type(error).__name__}: {error}") from error
             if any(task["id"] == self.id for task in _epo.tasks()):
                 raise ConfigError(f"the id {self.id!r} belongs to a published task: pass another one as id")
-            problems = _epo.check(self.make) if check else []
+            problems = _epo.check(self.make, self.kill) if check else []
             if problems:
                 lines = "\n".join(f"- {problem}" for problem in problems)
                 raise ConfigError(f"the environment {self.id} cannot be trained on (check=False skips this):\n{lines}")
@@ -378,7 +439,29 @@ class _Own:
 
     def make(self) -> Any:
         """Returns a new environment."""
-        return Adapter(*self._adapter) if self._pool is None else self._pool.make()
+        if self._pool is not None:
+            return self._pool.make()
+        adapter = Adapter(*self._adapter)
+        self._adapters.add(adapter)
+        return adapter
+
+    def kill(self) -> None:
+        """Ends what an environment does at this moment: its worker process, or the Python code on its thread."""
+        if self._pool is not None:
+            self._pool.kill()
+        raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        for adapter in list(self._adapters):
+            adapter.killed = True
+            if adapter.thread is not None:
+                raise_in(ctypes.c_ulong(adapter.thread), ctypes.py_object(KeyboardInterrupt))
+
+    def save_form(self, folder: str) -> None:
+        """Adds the form of the actions to ``env.json``, so that a policy returns them as the environment takes them."""
+        path = Path(folder) / "env.json"
+        saved = {**json.loads(path.read_text(encoding="utf-8")), **self.form}
+        new = path.with_name("env.json.new")
+        new.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
+        os.replace(new, path)
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -387,25 +470,40 @@ class _Own:
 
 
 def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | None) -> Run:
-    callbacks = [callback] if callable(callback) else list(callback or ())
+    callbacks: list[Any] = [callback] if callable(callback) or callback is None else list(callback)
+    callbacks = [function for function in callbacks if function is not None]
+    for function in callbacks:
+        if not callable(function):
+            raise ConfigError(f"`callback` takes a function or a list of functions, not {function!r}")
     bar = _Progress(_is_interactive() if progress is None else progress)
     folder: list[str] = []
 
     def on_start(dir: str, done: int, total: int, notes: list[str]) -> None:
         folder.append(os.fspath(dir))
+        if own is not None:
+            own.save_form(folder[0])
         bar.start(dir, done, total, notes)
 
     def on_row(row: dict) -> bool:
         bar.row(row)
-        return all([function(row) is not False for function in callbacks])
+        answers = [function(row) for function in callbacks]
+        return not any(isinstance(answer, (bool, np.bool_)) and not answer for answer in answers)
 
     try:
-        make = None if own is None else own.make
-        dir, hash, _ = _epo.train(**job, make_env=make, on_start=on_start, on_row=on_row)
-    except KeyboardInterrupt:
+        make, kill = (None, None) if own is None else (own.make, own.kill)
+        dir, hash, _ = _epo.train(**job, make_env=make, kill=kill, on_start=on_start, on_row=on_row)
+    except KeyboardInterrupt as error:
         if not folder:
             raise
+        if str(error):  # the second signal
+            text = f"{error}; the run is saved up to its last checkpoint: a new process continues it with"
+            raise KeyboardInterrupt(f"{text} epo.resume({folder[0]!r})") from None
         raise KeyboardInterrupt(f"the run is saved; continue with epo.resume({folder[0]!r})") from None
+    except WorkerDied as error:
+        if not folder:
+            raise
+        text = f"{error}; the run is saved up to its last checkpoint: epo.resume({folder[0]!r}) continues it"
+        raise WorkerDied(text) from error.__cause__
     finally:
         bar.end()
         if own is not None:
@@ -430,12 +528,6 @@ def _text(key: str, value: Any) -> str:
     raise ConfigError(f"`{key}` takes a number, a text, true or false, or a list, not {type(value).__name__}")
 
 
-def _whole(key: str, value: Any) -> int:
-    if isinstance(value, bool) or float(value) != int(value) or value < 0:
-        raise ConfigError(f"`{key}` takes a whole number of at least 0, not {value!r}")
-    return int(value)
-
-
 def _columns(path: Path) -> dict[str, np.ndarray]:
     """Returns the columns of a CSV file of numbers; an empty cell is NaN."""
     header, *lines = path.read_text().splitlines()
@@ -454,7 +546,7 @@ def _frame(path: Path) -> Any:
     try:
         import polars
 
-        return polars.read_csv(path)
+        return polars.read_csv(path, infer_schema_length=None)
     except ImportError:
         return _columns(path)
 

@@ -48,7 +48,7 @@ def serve(connection: Connection, memory: int) -> None:
             answer = b"o"
             if what == b"d":
                 spare = Adapter(*adapter)
-                answer += pickle.dumps(spare.describe())
+                answer += pickle.dumps((spare.describe(), spare.form))
             elif what == b"m":
                 obs, actions = views(memory, row, seed)
             elif what == b"n":

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ._epo import EpoError
+from ._epo import ConfigError, EpoError
 
 #: Rows of the shared memory of one worker: the largest number of its environments. Pages that are not used cost nothing.
 ROWS = 4096
@@ -90,10 +90,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             code = "unknown"
         how = f"signal {-code}" if isinstance(code, int) and code < 0 else f"exit code {code}"
-        raise WorkerDied(
-            f"worker process {self.number} (process id {self.process.pid}) ended with {how}; "
-            "the run is saved up to its last checkpoint: epo.resume continues it"
-        )
+        raise WorkerDied(f"worker process {self.number} (process id {self.process.pid}) ended with {how}")
 
     def call(self, what: bytes, row: int = 0, seed: int = 0) -> bytes:
         """Sends a request and returns the answer, or raises the exception of the environment."""
@@ -129,11 +126,18 @@ class Pool:
     """A fixed number of worker processes and the environments in them."""
 
     def __init__(self, adapter: tuple, workers: int) -> None:
-        payload = pickle.dumps((sys.path, dumps(adapter)))  # the path comes first, because modules are found by it
+        try:
+            functions = dumps(adapter)
+        except Exception as error:
+            raise ConfigError(
+                f"the function that makes the environment cannot be sent to worker processes ({error}); "
+                "workers=0 steps the environments in this process"
+            ) from error
+        payload = pickle.dumps((sys.path, functions))  # the path comes first, because modules are found by it
         self.workers: list[Worker] = []
         try:
             self.workers = [Worker(i, payload) for i in range(workers)]
-            self.description = pickle.loads(self.workers[0].call(b"d")[1:])
+            self.description, self.form = pickle.loads(self.workers[0].call(b"d")[1:])
             _, obs_len, bounds, _, _ = self.description
             act_len = 1 if bounds is None else len(bounds[0])
             for worker in self.workers:
@@ -147,6 +151,11 @@ class Pool:
         """Returns a new environment in the worker that has the fewest."""
         worker = max(self.workers, key=lambda w: len(w.free))
         return RemoteEnv(worker, self.description)
+
+    def kill(self) -> None:
+        """Kills all worker processes, so that nobody waits for an environment that hangs."""
+        for worker in self.workers:
+            worker.process.kill()
 
     def close(self) -> None:
         """Ends all workers."""

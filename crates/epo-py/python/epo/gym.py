@@ -6,6 +6,12 @@ Safety-Gymnasium. ``step`` returns five values, and the cost is ``info["cost"]``
 
 from __future__ import annotations
 
+import copy as _copying
+import inspect
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -13,8 +19,10 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from . import _epo, _spaces
-from ._env import SafetyEnv, Seeds
+from ._env import SafetyEnv, Seeds, seed_of, whole
 from ._epo import EpoError
+
+ENTRY_POINT = "epo.gym:Env"
 
 AutoresetMode: Any = getattr(gymnasium.vector, "AutoresetMode", None)
 
@@ -31,14 +39,23 @@ def gymnasium_id(task: str) -> str:
 
 
 def register() -> None:
-    """Registers all ids with Gymnasium. ``import epo`` calls it."""
+    """Registers all ids with Gymnasium. ``import epo`` calls it.
+
+    An id that another package has registered, such as Safety-Gymnasium itself, is replaced with a warning.
+    """
+    more: dict[str, Any] = {}
+    if "vector_entry_point" in inspect.signature(gymnasium.register).parameters:  # Gymnasium 1.0 or newer
+        more["vector_entry_point"] = "epo.gym:VecEnv"
     for task in _epo.tasks():
         id = gymnasium_id(task["id"])
-        if id in gymnasium.registry:
-            continue  # also Safety-Gymnasium itself, if it was imported first
-        more: dict[str, Any] = {} if AutoresetMode is None else {"vector_entry_point": "epo.gym:VecEnv"}
+        known = gymnasium.registry.get(id)
+        if known is not None:
+            if known.entry_point == ENTRY_POINT:
+                continue
+            warnings.warn(f"{id} was registered by another package ({known.entry_point}); it is now that of epo")
+            del gymnasium.registry[id]
         gymnasium.register(
-            id, entry_point="epo.gym:Env", max_episode_steps=task["max_steps"], kwargs={"task": task["id"]}, **more
+            id, entry_point=ENTRY_POINT, max_episode_steps=task["max_steps"], kwargs={"task": task["id"]}, **more
         )
 
 
@@ -47,7 +64,9 @@ class Env(SafetyEnv):
 
     _action_dtype = np.float32
 
-    def step(self, action: Any) -> tuple:
+    def step(  # type: ignore[override]  # five values instead of six
+        self, action: Any
+    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Performs an action and returns observation, reward, terminated, truncated and info."""
         obs, reward, cost, terminated, truncated, info = self._step(action)
         info["cost"] = cost
@@ -71,7 +90,8 @@ class VecEnv(gymnasium.vector.VectorEnv):
     ``copy=False`` all steps return the same array, which the next step overwrites.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
+    metadata = {"render_modes": [], "render_fps": 30}
+    _action_dtype: Any = np.float32
 
     def __init__(
         self,
@@ -85,8 +105,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs is at least 1, not {num_envs}")
+        num_envs, threads = whole("num_envs", num_envs, 1), whole("threads", threads)
         if render_mode is not None:
             raise ValueError("a vector environment cannot be rendered; make one environment with render_mode")
         self.task_id = task
@@ -98,7 +117,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         low, high = self._native.bounds
         self.num_envs, self.render_mode, self.spec = num_envs, None, None
         self.single_observation_space = _spaces.observation_box(self._native.obs_len)
-        self.single_action_space = _spaces.box(low, high, np.float32)
+        self.single_action_space = _spaces.box(low, high, self._action_dtype)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         if AutoresetMode is not None:
@@ -112,6 +131,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         self._terminated, self._truncated, self._goal, self._done = (np.zeros(num_envs, bool) for _ in range(4))
         self._terms = np.zeros((num_envs, len(self._names)))
         self._started = False
+        self._lock = threading.Lock()
         self.closed = False
 
     @property
@@ -124,6 +144,15 @@ class VecEnv(gymnasium.vector.VectorEnv):
             raise EpoError("the environment is closed; make a new one")
         return self._native
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise EpoError("another thread is stepping this vector environment; use one thread, or one vector per thread")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def _observations(self) -> np.ndarray:
         return self._obs.copy() if self._copy else self._obs
 
@@ -132,9 +161,13 @@ class VecEnv(gymnasium.vector.VectorEnv):
 
         ``options={"reset_mask": mask}`` resets the environments in a mask only.
         """
+        with self._alone():
+            return self._reset(seed, options)
+
+    def _reset(self, seed: Any, options: dict[str, Any] | None) -> tuple[np.ndarray, dict]:
         native = self._open()
         if seed is None or not hasattr(seed, "__len__"):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+            seeds = [None if seed is None else seed_of(seed) + i for i in range(self.num_envs)]
         elif len(seed) == self.num_envs:
             seeds = list(seed)
         else:
@@ -143,7 +176,10 @@ class VecEnv(gymnasium.vector.VectorEnv):
         if mask.shape != (self.num_envs,) or mask.dtype != bool:
             raise ValueError(f"reset_mask is an array of {self.num_envs} booleans")
         index = np.flatnonzero(mask).tolist()
-        native.reset(index, [self._seeds[i].next(seeds[i]) for i in index], self._obs)
+        # the seeds are kept only if all of them are accepted
+        new = {i: _copying.copy(self._seeds[i]) for i in index}
+        native.reset(index, [new[i].next(seeds[i]) for i in index], self._obs)
+        self._seeds = [new.get(i, old) for i, old in enumerate(self._seeds)]
         self._done[mask] = False
         self._started = True
         return self._observations(), {}
@@ -155,6 +191,10 @@ class VecEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions: Any) -> tuple:
         """Steps all environments and returns observations, rewards, terminations, truncations and infos."""
+        with self._alone():
+            return self._step(actions)
+
+    def _step(self, actions: Any) -> tuple:
         native = self._open()
         if not self._started:
             raise EpoError("the episodes have not started; call reset first")
@@ -272,8 +312,14 @@ if hasattr(gymnasium.vector, "VectorWrapper"):
             """Steps the environments and adds up the costs."""
             obs, reward, terminated, truncated, infos = self.env.step(actions)
             self._costs[self._done] = 0.0
-            self._costs += np.asarray(infos.get("cost", 0.0), float)
             done = terminated | truncated
+            # in SAME_STEP mode, Gymnasium's own vectors have the info of a last step in `final_info` only
+            costs = np.broadcast_to(np.asarray(infos.get("cost", 0.0), float), done.shape).copy()
+            final = infos.get("final_info")
+            if isinstance(final, dict) and "cost" in final:
+                ended = np.asarray(infos.get("_final_info", done), bool)
+                costs[ended] = np.asarray(final["cost"], float)[ended]
+            self._costs += costs
             if done.any():
                 episode = dict(infos.get("episode", {}))
                 episode["c"], episode["_c"] = np.where(done, self._costs, 0.0), done.copy()

@@ -71,8 +71,8 @@ class VecEnv(_Base):
         self._env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list:
-        """Returns an attribute once per environment."""
-        return [getattr(self, attr_name, None) for _ in self._get_indices(indices)]
+        """Returns an attribute once per environment. An unknown name raises ``AttributeError``."""
+        return [getattr(self, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Raises an error: the environments are native code."""

@@ -70,3 +70,10 @@ def test_the_vector_is_that_of_single_environments():
 def test_ppo_runs_on_the_registered_id():
     env = gymnasium.make("epo:SafetyPointGoal1Gymnasium-v0")
     PPO("MlpPolicy", env, n_steps=256, device="cpu").learn(512)
+
+
+def test_unknown_attributes_are_refused():
+    env = epo.sb3.VecEnv("SafetyPointGoal1-v0", 2)
+    assert env.get_attr("num_envs") == [2, 2]
+    with pytest.raises(AttributeError):
+        env.get_attr("no_such_name")
