@@ -149,10 +149,11 @@ else:
 
 
 def test_the_import_is_fast(python):
-    """The bound of 0.3 s is for an idle machine; the processor time does not depend on other processes."""
-    script = "import time; t = time.process_time(); import epo; print(time.process_time() - t)"
+    """`epo` itself adds little to the import of NumPy and Gymnasium. wheel.sh measures the import as a whole."""
+    pytest.importorskip("gymnasium")
+    script = "import time, numpy, gymnasium; t = time.process_time(); import epo; print(time.process_time() - t)"
     times = [float(python(script).stdout) for _ in range(3)]
-    assert min(times) < 0.3, times
+    assert min(times) < 0.15, times
 
 
 def test_a_forked_child_can_go_on(python):
