@@ -67,7 +67,7 @@ impl Experiment {
                     "this experiment compares variants of EPO: --algos does not apply".into(),
                 ]));
             }
-            file.set_axis("run.algo", texts(&shrink.algos));
+            file.choose("run.algo", texts(&shrink.algos));
         }
         Ok(file)
     }
@@ -240,11 +240,16 @@ mod tests {
             steps: Some(64_000),
             seeds: Some(1),
             tasks: vec!["SafetyPointGoal1-v0".into()],
-            algos: vec!["epo".into(), "cpo".into()],
+            algos: vec!["epo".into(), "ppo".into(), "cpo".into()],
         };
         let runs = Experiment::Paper.file(&shrink).unwrap().plan().unwrap();
         let names: Vec<_> = runs.iter().map(|r| (r.algo.as_str(), r.seed, r.steps)).collect();
-        assert_eq!(names, [("epo", 0, 64_000), ("cpo", 0, 64_000)]);
+        assert_eq!(names, [("epo", 0, 64_000), ("ppo", 0, 64_000), ("cpo", 0, 64_000)]);
+        assert!(
+            runs[2].config.contains("target_kl = 0.005"),
+            "the setting that tuning kept: {}",
+            runs[2].config
+        );
         let said = Experiment::Limits.file(&shrink).unwrap_err().to_string();
         assert!(said.contains("--algos does not apply"), "{said}");
         let wrong = Shrink { tasks: vec!["SafetyPointGoal11-v0".into()], ..Shrink::default() };

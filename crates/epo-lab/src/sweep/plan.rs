@@ -156,6 +156,26 @@ impl SweepFile {
         self.grid.push((path.to_owned(), values));
     }
 
+    /// Keeps the entries of the list that have one of these values of a key, in the order of the values. A value that no
+    /// entry has becomes an entry of its own. If the list does not have the key, this is [`set_axis`](Self::set_axis).
+    pub fn choose(&mut self, path: &str, values: Vec<Value>) {
+        let value_of = |entry: &[(String, Value)]| {
+            entry.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone())
+        };
+        if !self.list.iter().any(|entry| value_of(entry).is_some()) {
+            return self.set_axis(path, values);
+        }
+        let old = std::mem::take(&mut self.list);
+        for value in values {
+            let known = old.iter().filter(|entry| value_of(entry).as_ref() == Some(&value));
+            let before = self.list.len();
+            self.list.extend(known.cloned());
+            if self.list.len() == before {
+                self.list.push(vec![(path.to_owned(), value)]);
+            }
+        }
+    }
+
     /// Returns all runs of the sweep in the order in which they start, or all mistakes.
     ///
     /// # Errors
