@@ -49,7 +49,7 @@ pub struct Trial {
     pub runs: Vec<PlannedRun>,
     /// Results at the rungs that it reached, in order. The last rung is the end of the runs.
     pub results: Vec<TrialResult>,
-    /// Reason for the failure: the message of its first failed run.
+    /// Reason for the failure: why its values are no configuration, or the message of its first failed run.
     pub failure: Option<String>,
 }
 
