@@ -1,7 +1,8 @@
-//! Damage of every file of a run folder: single bits, lengths, exchanged and renamed files.
+//! Damage to every file of a run folder: single bits, lengths, exchanged and renamed files.
 //!
-//! The damaged run is resumed. It may be refused, with nothing changed. It may continue with a note, or without
-//! one if the damage does not matter; then its end must be that of an undamaged run.
+//! The damaged run is resumed. Two results are allowed. The run may be refused, and then nothing in
+//! the folder may change. Or it may continue, with a note or, if the damage does not matter,
+//! without one. Then its final results must be those of an undamaged run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,7 +38,7 @@ fn judge(dir: &Path, whole: &Left) -> Result<(), String> {
     });
     match resumed {
         Err(_) => Err("the process panicked".into()),
-        Ok(Ok(true)) => Ok(()), // another number of steps is allowed, and was said
+        Ok(Ok(true)) => Ok(()), // a different number of steps is allowed, and a note mentions it
         Ok(Ok(false)) => same(dir, whole),
         Ok(Err(LabError::Run { .. } | LabError::Config(_) | LabError::Io { .. } | LabError::Task(_))) => {
             match content(dir) == before {
@@ -49,7 +50,7 @@ fn judge(dir: &Path, whole: &Left) -> Result<(), String> {
     }
 }
 
-/// Names and content of all files. Of a pipe or a link only the name is read.
+/// Names and content of all files. For a pipe or a link, only the name is read.
 fn content(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let read = |path: PathBuf| {
         let regular = path.symlink_metadata().is_ok_and(|about| about.is_file());

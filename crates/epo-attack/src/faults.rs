@@ -1,7 +1,7 @@
-//! System calls that fail. The library `fault.c` is loaded into the process and makes its k-th call on the run folder
-//! fail, write half, or kill the process. It also makes a disk of a given size.
-//! Afterwards the run is resumed without faults, and its results must be those of a run that never had one. The
-//! process itself must end with a documented exit code.
+//! System calls that fail. The library `fault.c` is loaded into the process. It makes the k-th call
+//! on the run folder fail, write only half, or kill the process. It can also simulate a disk of a
+//! given size. Afterwards the run is resumed without faults, and its results must be those of a run
+//! that never had one. The process itself must end with a documented exit code.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) fn preload(command: &mut Command, dir: &Path) {
     command.env("LD_PRELOAD", LIBRARY).env("EPO_FAULT_DIR", dir);
 }
 
-/// Every k-th call of a run from its beginning to its end.
+/// Makes each system call of a run fail, one per attempt, from the beginning of the run to its end.
 pub(crate) fn training(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let whole = match undisturbed(&lab.place(), ID, "epo") {
@@ -41,7 +41,8 @@ pub(crate) fn training(lab: &mut Lab, budget: &Budget) -> Attack {
     attack
 }
 
-/// Every k-th call of a run that is resumed after three of its epochs.
+/// Makes each system call of a run fail, one per attempt, after the run is resumed at half of its
+/// epochs.
 pub(crate) fn resuming(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let (runs, half) = (lab.place(), lab.place());

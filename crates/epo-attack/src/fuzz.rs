@@ -1,8 +1,9 @@
-//! Mutated input for every parser. An input fails if a parser panics, takes more than a second of computing, or if the
-//! process takes more than 200 MB.
+//! Mutated input for every parser. An input fails if a parser panics or uses more than a second of
+//! CPU time, or if the process uses more than 200 MB.
 //!
 //! Inputs are mutations of valid ones: changed bits and bytes, cut, repeated and inserted parts, other numbers, and parts
 //! of other inputs. They depend on the seed alone. The inputs are parsed in a child process, so that a crash is counted.
+//! Among the valid inputs are those of `corpus/`, which libFuzzer found (`coverage.rs`): each reaches other code.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -15,11 +16,12 @@ use epo_lab::config::ResolvedRun;
 use epo_lab::sweep::SweepFile;
 use epo_lab::train::{ResumeOptions, Trainer};
 
+use crate::coverage;
 use crate::damage::half;
-use crate::lab::{self, Attack, Budget, Lab, SMALL, copy, epo, walk};
+use crate::lab::{self, Attack, Budget, Lab, PATIENCE, SMALL, copy, epo, walk};
 
 /// Maximum memory of a worker, in MB.
-const MOST_MEMORY: u64 = 200;
+pub(crate) const MOST_MEMORY: u64 = 200;
 
 macro_rules! targets {
     ($($name:ident),*) => {
@@ -32,6 +34,9 @@ targets!(configuration, assignments, sweeps, npz, tensors, folders);
 
 /// Starts workers until the number of inputs or the time is used up.
 fn attack(lab: &mut Lab, budget: &Budget, target: &'static str) -> Attack {
+    if let Some(program) = lab.coverage.clone() {
+        return coverage::attack(lab, budget, target, &program);
+    }
     let mut attack = Attack::default();
     let mut peak = 0;
     while budget.more(attack.tried) {
@@ -42,7 +47,7 @@ fn attack(lab: &mut Lab, budget: &Budget, target: &'static str) -> Attack {
         let (inputs_text, seed_text, seconds) = (inputs.to_string(), seed.to_string(), seconds.to_string());
         let mut command = epo(&["fuzz-worker", target, &seed_text, &inputs_text, &seconds]);
         command.arg(&place).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let told = lab::finish(&mut command).and_then(|output| {
+        let told = lab::finish_within(&mut command, budget.left() + PATIENCE).and_then(|output| {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let numbers: Vec<u64> =
                 text.lines().last().unwrap_or_default().split(' ').filter_map(|n| n.parse().ok()).collect();
@@ -96,9 +101,9 @@ pub(crate) fn worker() -> ExitCode {
     while tried < inputs && (tried == 0 || Instant::now() < end) {
         tried += 1;
         let input = target.mutate(&mut random);
-        let (clock, computing) = (Instant::now(), cpu_ticks());
+        let (clock, computing) = (Instant::now(), Computing::begin());
         let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| target.parse(&input)));
-        let slow = clock.elapsed() > Duration::from_secs(1) && cpu_ticks() - computing > 100;
+        let slow = clock.elapsed().min(computing.spent()) > Duration::from_secs(1);
         if parsed.is_err() || slow {
             failed += 1;
             let why = if slow { "took more than a second" } else { "panicked" };
@@ -124,20 +129,39 @@ fn peak_memory() -> u64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// Time that this process has spent computing, in hundredths of a second.
-fn cpu_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
+/// Measures the time that this process computes. Other programs on the machine do not count.
+#[derive(Debug)]
+pub(crate) struct Computing {
+    begun: Duration,
 }
 
-/// A parser with valid inputs and words that mean something to it.
-struct Target {
+impl Computing {
+    pub(crate) fn begin() -> Self {
+        Self { begun: Self::total() }
+    }
+
+    pub(crate) fn spent(&self) -> Duration {
+        Self::total() - self.begun
+    }
+
+    fn total() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+/// A parser, valid inputs for it, and words that have a meaning in these inputs.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// The valid inputs, and then those that libFuzzer found.
     corpus: Vec<Vec<u8>>,
+    /// Number of the valid inputs.
+    valid: usize,
     words: Vec<&'static str>,
     parser: Parser,
 }
 
+#[derive(Debug)]
 enum Parser {
     Configuration,
     Assignments,
@@ -186,7 +210,8 @@ const WORDS: [&str; 14] = [
 const RECORDING: &[u8] = include_bytes!("../../epo-tasks/tests/recordings/SafetyPointGoal0-v0.npz");
 
 impl Target {
-    fn new(name: &str, place: &Path) -> Option<Self> {
+    /// Prepares a parser. `place` is a folder for its files.
+    pub(crate) fn new(name: &str, place: &Path) -> Option<Self> {
         let texts = |list: &[&str]| list.iter().map(|text| text.as_bytes().to_vec()).collect();
         let configs = || {
             let with = |set: &[&str]| {
@@ -200,7 +225,7 @@ impl Target {
             ]
         };
         let words = [&NUMBERS[..], &WORDS[..]].concat();
-        let (corpus, parser): (Vec<Vec<u8>>, Parser) = match name {
+        let (mut corpus, parser): (Vec<Vec<u8>>, Parser) = match name {
             "configuration" => (configs().map(String::into_bytes).to_vec(), Parser::Configuration),
             "assignments" => {
                 let more = [
@@ -235,12 +260,36 @@ impl Target {
             }
             _ => return None,
         };
-        Some(Self { corpus, words, parser })
+        let valid = corpus.len();
+        corpus.extend(found(name));
+        Some(Self { corpus, valid, words, parser })
     }
 
-    /// Returns a mutation of a valid input.
+    /// The valid inputs, as `parse_chosen` reads them.
+    pub(crate) fn inputs(&self) -> Vec<Vec<u8>> {
+        let several = matches!(self.parser, Parser::Folders { .. });
+        let input = |(i, data): (usize, &Vec<u8>)| {
+            if several { [&[i as u8], &data[..]].concat() } else { data.clone() }
+        };
+        self.corpus.iter().enumerate().map(input).collect()
+    }
+
+    /// Parses an input. If there are several files to replace, its first byte chooses the file.
+    #[cfg(feature = "coverage")]
+    pub(crate) fn parse_chosen(&mut self, input: &[u8]) {
+        match (&mut self.parser, input) {
+            (Parser::Folders { files, next, .. }, [first, rest @ ..]) => {
+                *next = usize::from(*first) % files.len();
+                self.parse(rest);
+            }
+            _ => self.parse(input),
+        }
+    }
+
+    /// Returns a mutation of an input. In half of the cases it is one of the valid inputs.
     fn mutate(&mut self, random: &mut Stream) -> Vec<u8> {
-        let chosen = random.below(self.corpus.len());
+        let from = [self.valid, self.corpus.len()][random.below(2)];
+        let chosen = random.below(from);
         if let Parser::Folders { next, .. } = &mut self.parser {
             *next = chosen;
         }
@@ -262,7 +311,7 @@ impl Target {
                     data.splice(at..at, word.bytes());
                 }
                 5 => {
-                    // another number in the place of one
+                    // replace a number by another one
                     let digit = |b: &u8| b.is_ascii_digit();
                     if let Some(start) = data[at..].iter().position(digit).map(|i| at + i) {
                         let stop =
@@ -327,6 +376,20 @@ impl Target {
     }
 }
 
+/// Inputs that libFuzzer found, one per line, as JSON strings whose characters are the bytes.
+fn found(target: &str) -> Vec<Vec<u8>> {
+    let text = match target {
+        "configuration" => include_str!("../corpus/configuration.jsonl"),
+        "assignments" => include_str!("../corpus/assignments.jsonl"),
+        "sweeps" => include_str!("../corpus/sweeps.jsonl"),
+        "npz" => include_str!("../corpus/npz.jsonl"),
+        _ => "",
+    };
+    let input =
+        |line: &str| serde_json::from_str::<String>(line).ok().map(|s| s.chars().map(|c| c as u8).collect());
+    text.lines().filter_map(input).collect()
+}
+
 /// Puts the valid files back.
 fn restore(dir: &Path, files: &[std::path::PathBuf], corpus: &[Vec<u8>]) {
     let aside = std::fs::read_dir(dir.join("checkpoint")).into_iter().flatten().filter_map(Result::ok);
@@ -336,5 +399,22 @@ fn restore(dir: &Path, files: &[std::path::PathBuf], corpus: &[Vec<u8>]) {
     for (file, data) in files.iter().zip(corpus) {
         let _ = std::fs::create_dir_all(file.parent().unwrap_or(dir));
         let _ = std::fs::write(file, data);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found;
+
+    /// Fails if a file of `corpus/` is not read as it was written: then the short form would not mutate its inputs.
+    #[test]
+    fn every_line_of_the_corpus_is_an_input() {
+        for target in ["configuration", "assignments", "sweeps", "npz"] {
+            let inputs = found(target);
+            assert!(inputs.len() >= 50, "{target}: {} inputs", inputs.len());
+            assert!(inputs.iter().all(|input| input.len() <= 400), "{target}");
+        }
+        assert!(found("npz").iter().any(|input| input.starts_with(b"PK\x03\x04")));
+        assert!(found("sweeps").iter().any(|input| input.windows(6).any(|part| part == b"[grid]")));
     }
 }

@@ -1,5 +1,6 @@
-//! An environment of a user that panics, aborts, crashes or hangs. The process may end, but the run must not be
-//! lost: resumed with a healthy environment, it ends like a run that was always healthy.
+//! A user's environment that panics, aborts, crashes or hangs. The process may end, but the run
+//! must not be lost: resumed with a healthy environment, it ends like a run that was always
+//! healthy.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

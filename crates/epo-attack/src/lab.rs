@@ -14,7 +14,7 @@ use epo_lab::config::ResolvedRun;
 use crate::walk::{self, ID};
 
 /// Time after which a child process counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Number of attempts and the time for them.
 #[derive(Debug)]
@@ -66,13 +66,18 @@ impl Attack {
 pub(crate) struct Lab {
     root: tempfile::TempDir,
     pub(crate) random: Stream,
+    /// The program of `coverage.sh`.
+    pub(crate) coverage: Option<PathBuf>,
+    /// Folder for the inputs that it finds.
+    pub(crate) keep: Option<PathBuf>,
     next: u64,
 }
 
 impl Lab {
     pub(crate) fn new(seed: u64) -> io::Result<Self> {
-        // on the disk of the system and not in memory, because a run folder is on a disk, too
-        Ok(Self { root: tempfile::tempdir()?, random: Stream::new(seed, Purpose::Random, 0), next: 0 })
+        // on a disk of the system and not in memory, because run folders are on disks too
+        let random = Stream::new(seed, Purpose::Random, 0);
+        Ok(Self { root: tempfile::tempdir()?, random, coverage: None, keep: None, next: 0 })
     }
 
     /// Returns a path that does not exist yet.
@@ -178,6 +183,11 @@ pub(crate) fn same(dir: &Path, whole: &Left) -> Result<(), String> {
 
 /// Runs a child to its end; a child that hangs is killed and is an error.
 pub(crate) fn finish(command: &mut Command) -> Result<Output, String> {
+    finish_within(command, PATIENCE)
+}
+
+/// Runs a child to its end. One that takes longer than `time` is killed, and is an error.
+pub(crate) fn finish_within(command: &mut Command, time: Duration) -> Result<Output, String> {
     let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = spawned.map_err(|e| format!("cannot start a process: {e}"))?;
     let id = child.id();
@@ -185,14 +195,14 @@ pub(crate) fn finish(command: &mut Command) -> Result<Output, String> {
     let waiter = std::thread::spawn(move || {
         let _ = done.send(child.wait_with_output());
     });
-    let output = waits.recv_timeout(PATIENCE);
+    let output = waits.recv_timeout(time);
     if output.is_err() {
         kill(id);
     }
     let _ = waiter.join();
     match output {
         Ok(output) => output.map_err(|e| e.to_string()),
-        Err(_) => Err(format!("the process hung for {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("the process hung for {} s", time.as_secs())),
     }
 }
 
@@ -254,7 +264,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns all files of a folder, sorted by name, but the lock.
+/// Returns all files of a folder except the lock, sorted by name.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {

@@ -9,6 +9,7 @@
 //! | `faults` | the k-th system call fails, writes half, or kills; full disks |
 //! | `damage` | bits, lengths and names of every file of a run folder |
 //! | `fuzz` | mutated configurations, sweep files, run folders, `.npz` and safetensors |
+//! | `coverage` | the same, with inputs that are guided by coverage |
 //! | `numbers` | NaN, infinite and huge numbers from an environment |
 //! | `hostile` | an environment that panics, aborts, crashes or hangs |
 //! | `sweeps` | eight drivers of one sweep, killed at random, under a clock that jumps |
@@ -16,7 +17,19 @@
 //!
 //! An attempt fails if the result of a run differs from that of an undisturbed run, if something is lost, or if a process
 //! panics, hangs or takes too much memory.
+//!
+//! Built with the feature `coverage` (by `coverage.sh`), the program is libFuzzer with the parsers of `fuzz`.
 
+#![cfg_attr(
+    feature = "coverage",
+    no_main,
+    allow(dead_code, unsafe_code, reason = "libFuzzer has the main function")
+)]
+
+#[cfg(feature = "coverage")]
+libfuzzer_sys::fuzz_target!(|input: &[u8]| coverage::parse(input));
+
+mod coverage;
 mod damage;
 mod faults;
 mod fuzz;
@@ -29,6 +42,7 @@ mod sweeps;
 mod table;
 mod walk;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -37,7 +51,7 @@ use clap::Parser;
 use lab::{Attack, Budget, Lab};
 use table::Row;
 
-/// Attack runs, folders and parsers, and print how often it did harm.
+/// Attack runs, folders and parsers, and print how often an attack did harm.
 #[derive(Parser, Debug)]
 #[command(name = "epo-attack")]
 struct Args {
@@ -53,6 +67,12 @@ struct Args {
     /// Seed of the random attacks
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Program of `coverage.sh`; it guides the fuzzed inputs by coverage. Without it they are random mutations
+    #[arg(long, value_name = "FILE")]
+    coverage: Option<PathBuf>,
+    /// Write the short inputs that `--coverage` finds to this folder; `crates/epo-attack/corpus` has those of the tests
+    #[arg(long, value_name = "DIR", requires = "coverage")]
+    keep: Option<PathBuf>,
     /// Run only the attacks whose name contains this text
     #[arg(long)]
     only: Option<String>,
@@ -158,6 +178,9 @@ fn attack(args: &Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    lab.coverage = args.coverage.as_ref().map(absolute);
+    lab.keep = args.keep.as_ref().map(absolute);
     limit_memory();
     let end = Instant::now() + Duration::from_secs_f64(60.0 * args.minutes.clamp(0.1, 1e5));
     let mut rows: Vec<Row> = Vec::new();

@@ -1,5 +1,5 @@
-//! Properties that must not change: results with the number of threads, memory and open files over time, and
-//! the memory of the C library under valgrind.
+//! Properties that must stay constant: the results for any number of threads, the memory and the
+//! open files over time, and the memory of the C library under valgrind.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

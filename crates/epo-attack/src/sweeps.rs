@@ -1,5 +1,6 @@
-//! Eight drivers share one sweep. They are killed at random and started again, under a clock that jumps by
-//! days. In the end every run must have been done exactly once, with the result that it has when it runs alone.
+//! Eight drivers share one sweep. They are killed at random and started again, under a clock that
+//! jumps by days. In the end every run must have been done exactly once, with the same result as
+//! when it runs alone.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
