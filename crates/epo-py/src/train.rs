@@ -1,8 +1,9 @@
 //! Training and evaluation, called from Python.
 //!
-//! The work runs on its own thread. The calling thread waits without the interpreter lock, runs the callbacks,
-//! and checks for signals: after Ctrl-C the run finishes its epoch, saves, and the exception is raised. A second Ctrl-C
-//! does not wait any longer, because an environment may hang.
+//! The work runs on its own thread. The calling thread waits without the interpreter lock, runs the
+//! callbacks, and checks for signals. After Ctrl-C the run finishes its epoch and saves, and the
+//! exception is raised. After a second Ctrl-C the call no longer waits, because an environment may
+//! hang.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ pub(crate) fn in_background<T: Send + 'static>(
         catch_unwind(AssertUnwindSafe(|| work(&reporter)))
     };
     let thread = std::thread::Builder::new().name("epo-train".to_owned()).spawn(work)?;
-    let inbox = Mutex::new(inbox); // a receiver by itself cannot be used without the interpreter lock
+    let inbox = Mutex::new(inbox); // a bare receiver is not `Sync`, which `py.detach` requires
     let receive = || inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL);
     let (mut exception, mut signals, mut deadline) = (None, 0, None);
     loop {

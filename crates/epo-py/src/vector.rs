@@ -1,4 +1,5 @@
-//! Many environments of one task, stepped on threads of our own. Arrays of the caller are filled in place.
+//! Many environments of one task, stepped by this module's own threads. Results are written
+//! directly into the caller's arrays.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -29,7 +29,9 @@ here=crates/epo-py/tests/clients
 extras="gymnasium pandas matplotlib pillow mujoco==3.17.0 nbformat nbclient ipykernel"
 client sb3 "${PYTHON:-python3}" "stable-baselines3 $extras" "$here/test_sb3.py $here/test_single_file.py $here/test_notebook.py"
 
-ten=$(command -v python3.10 || ls "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10 2>/dev/null | tail -1 || true)
+# pyenv first: its command of that name works for the active version only
+ten=$(ls "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10 2>/dev/null | tail -1 || true)
+ten=${ten:-$(command -v python3.10 || true)}
 if [ -n "$ten" ]; then
     client omnisafe "$ten" "omnisafe==0.5.0 numpy<2" "$here/test_omnisafe.py"
 else

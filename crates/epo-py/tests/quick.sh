@@ -28,4 +28,4 @@ CARGO_PROFILE_DEV_OPT_LEVEL=$level "$venv/bin/python" -m maturin build --quiet -
 # types of the package, and of the stubs against the native module
 "$venv/bin/python" -m mypy --cache-dir target/python/mypy
 (cd target/python && "$venv/bin/python" -m mypy.stubtest --ignore-missing-stub epo._epo)
-"$venv/bin/python" -m pytest --quiet -p no:cacheprovider crates/epo-py/tests/test_*.py "$@"
+"$venv/bin/python" -m pytest --quiet -rs -p no:cacheprovider crates/epo-py/tests/test_*.py "$@"

@@ -18,8 +18,8 @@ TASKS = [task["id"] for task in epo.tasks()]
 needs_modes = pytest.mark.skipif(epo.gym.AutoresetMode is None, reason="this Gymnasium has no autoreset modes")
 
 
-def test_there_are_38_tasks_and_all_are_registered():
-    assert len(TASKS) == 38
+def test_all_tasks_are_registered():
+    assert len(TASKS) >= 38
     for task in TASKS:
         assert epo.gym.gymnasium_id(task) in gymnasium.registry
 
@@ -174,7 +174,7 @@ def test_gymnasium_can_vectorise_the_single_environment():
 @pytest.mark.parametrize(
     "kwargs, text",
     [
-        ({"num_envs": 0}, "at least 1"),
+        ({"num_envs": 0}, "from 1 to 10000"),
         ({"threads": -1}, "`threads` takes a whole number of at least 0, not -1"),
         ({"autoreset_mode": "disabled"}, "next_step"),
         ({"render_mode": "human"}, "cannot be rendered"),
@@ -274,7 +274,7 @@ def test_an_id_of_another_package_is_replaced_with_a_warning(monkeypatch):
     id = "SafetyPointGoal1Gymnasium-v0"
     ours = gymnasium.registry[id]
     monkeypatch.setitem(gymnasium.registry, id, gymnasium.envs.registration.EnvSpec(id, entry_point="other:Env"))
-    with pytest.warns(UserWarning, match=f"{id} was registered by another package .other:Env."):
+    with pytest.warns(UserWarning, match=f"epo replaces 1 ids that another package has registered, such as {id}"):
         epo.gym.register()
     assert gymnasium.registry[id].entry_point == ours.entry_point
     # what depends on the version of Gymnasium is whether `register` takes it, not the autoreset modes of 1.1

@@ -114,7 +114,9 @@ try:
 except epo.EpoError as error:
     print("refused:", error)
 """
-    for mode, env in (("rgb_array", {"MUJOCO_GL": "glfw", "DISPLAY": ""}), ("human", {"DISPLAY": "", "WAYLAND_DISPLAY": ""})):
+    no_screen = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    not_there = {"DISPLAY": ":99", "WAYLAND_DISPLAY": ""}
+    for mode, env in (("rgb_array", {"MUJOCO_GL": "glfw", "DISPLAY": ""}), ("human", no_screen), ("human", not_there)):
         done = python(script.format(mode=mode), env=env, timeout=120)
         assert done.stdout.startswith("refused:"), (mode, done)
     done = python("import sys; sys.modules['mujoco'] = None\n" + script.format(mode="rgb_array"))

@@ -212,19 +212,19 @@ def test_the_record_is_a_frame(tmp_path, small, monkeypatch):
     assert run.evaluation["episodes"] == 2
 
 
-def test_polars_reads_the_whole_file_before_it_chooses_types(tmp_path, monkeypatch):
-    """A column may begin with empty cells, and a whole number may be followed by a fraction."""
-    import types
-
+def test_frames_of_polars_have_the_same_types_in_every_run(tmp_path, monkeypatch):
+    """A column may be empty, or have whole numbers in one run and fractions in another."""
     from epo import _train
 
-    seen = {}
-    fake = types.ModuleType("polars")
-    fake.read_csv = lambda path, **kwargs: seen.update(kwargs)
+    polars = pytest.importorskip("polars")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.setitem(sys.modules, "polars", fake)
-    _train._frame(tmp_path / "progress.csv")
-    assert seen == {"infer_schema_length": None}
+    frames = []
+    for name, rows in (("a", "1,\n2,\n"), ("b", "3,0.5\n"), ("c", "")):
+        path = tmp_path / name
+        path.write_text("TotalEnvSteps,Metrics/EpCost\n" + rows)
+        frames.append(_train._frame(path))
+    assert polars.concat(frames).shape == (3, 2)
+    assert all(frame.schema["Metrics/EpCost"] == polars.Float64 for frame in frames)
 
 
 def test_evaluate_is_that_of_the_command_line(tmp_path, small, cli):
@@ -244,13 +244,16 @@ def test_the_command_line_of_the_package(cli, tmp_path):
     assert model.strip() == epo.model(TASK, seed=3).strip()
 
 
-def test_a_sweep_starts_its_runs_with_this_interpreter(tmp_path):
+def test_a_sweep_starts_its_runs_with_this_interpreter(tmp_path, capfd):
     """This test fails if a sweep starts `python train …`."""
     file = tmp_path / "sweep.toml"
     base = "run.steps = 800\ntrain.envs = 4\ntrain.steps_per_epoch = 400\ntrain.passes = 2\ntrain.minibatch = 100\n"
     file.write_text(f"[base]\n{base}train.final_eval_episodes = 0\n[grid]\nrun.seed = [0, 1]\n")
-    summary = epo.sweep(file, out=tmp_path / "out", jobs=2)
+    summary = epo.sweep(file, out=tmp_path / "out", jobs=2, progress=True)
     assert summary["done"] == 2, summary
+    assert "2 of 2 done" in capfd.readouterr().err
+    assert epo.sweep(file, out=tmp_path / "out", progress=False) == summary
+    assert capfd.readouterr().err == ""
     file.write_text("[grid]\nrun.sed = [0]\n")
     with pytest.raises(epo.ConfigError, match="run.seed"):
         epo.sweep(file, out=tmp_path / "out2")

@@ -1,7 +1,7 @@
 """Constrained (safe) reinforcement learning at native speed.
 
-``epo`` has the published Safety-Gymnasium tasks, EPO and its baselines, and trains them on these tasks or on
-any Gymnasium environment.
+``epo`` provides the published Safety-Gymnasium tasks and trains EPO and its baselines, on these tasks or on any
+Gymnasium environment.
 
 >>> import epo
 >>> env = epo.make("SafetyPointGoal1-v0")

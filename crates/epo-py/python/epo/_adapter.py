@@ -28,8 +28,9 @@ def _kind(result: Any) -> str:
 class Adapter:
     """One environment with ``describe``, ``reset``, ``step`` and ``close``.
 
-    Observations are flat arrays of float64. The cost is the third of six values, or ``cost_fn(obs, action, next_obs,
-    info)``, or ``info["cost"]``. An episode is truncated after ``max_steps`` steps.
+    Observations are flat arrays of float64. The cost is ``cost_fn(obs, action, next_obs, info)`` if there is such a
+    function, otherwise the third of six values of ``step``, otherwise ``info["cost"]``. An episode is truncated after
+    ``max_steps`` steps.
     """
 
     def __init__(self, make: Callable[[], Any], cost_fn: Any = None, max_steps: int | None = None, id: str | None = None):
@@ -61,8 +62,8 @@ class Adapter:
         self.obs: Any = None
         self.steps = 0
         self.thread: int | None = None  # the thread that is in reset or step
-        self.killed = False  # nobody waits for this environment any more
-        #: Keys of ``env.json`` by which a policy returns actions in the form of the environment.
+        self.killed = False  # if true, the next step raises KeyboardInterrupt
+        #: Entries of ``env.json`` that a policy needs to return actions in the form that the environment expects.
         self.form: dict[str, Any] = (
             {"action_shape": [int(n) for n in space.shape]} if self.is_box else {"action_start": self.start}
         )

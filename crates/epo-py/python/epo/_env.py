@@ -45,7 +45,7 @@ def algos() -> list[dict[str, Any]]:
 
 
 def model(task: str, *, seed: int = 0) -> str:
-    """Returns the model of a task as MJCF, with the bodies where the episode with this seed begins.
+    """Returns the model of a task as MJCF, with the bodies at the start of the episode with this seed.
 
     >>> import epo
     >>> epo.model("SafetyPointGoal1-v0").startswith("<mujoco>")
@@ -84,7 +84,7 @@ def make(
 
 
 def whole(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Returns a whole number from ``least`` to ``most`` as an int, or raises :class:`ConfigError` with its name."""
+    """Returns ``value`` as an int. Raises :class:`ConfigError` if it is not a whole number from ``least`` to ``most``."""
     ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
     if not ok or not math.isfinite(value) or value != int(value) or not least <= value <= most:
         bound = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
@@ -186,7 +186,7 @@ class SafetyEnv(_Base):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Starts an episode and returns its first observation and an empty dictionary.
 
-        Without a seed, the next episode of the last given seed starts. If none was ever given, a random seed is used.
+        Without a seed, the next episode of the most recent seed starts. If no seed was ever given, a random one is used.
         """
         native = self._open()
         if _spaces.gymnasium is not None:
@@ -220,7 +220,7 @@ class SafetyEnv(_Base):
         return obs, reward, cost, terminated, truncated, info
 
     def model(self) -> str:
-        """Returns the model of the present episode as MJCF."""
+        """Returns the model of the current episode as MJCF."""
         return self._open().mjcf()
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:

@@ -15,9 +15,9 @@ from ._epo import EpoError
 
 
 def load(run: Any) -> Policy:
-    """Returns the policy of a run: a :class:`Run`, or the path of a run folder. The newest intact checkpoint is used.
+    """Returns the policy of a run, which is a :class:`Run` or the path of a run folder.
 
-    Nothing that is loaded can execute code.
+    The newest intact checkpoint is used. Loading never executes code from the run folder.
 
     >>> import epo, tempfile
     >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
@@ -29,7 +29,7 @@ def load(run: Any) -> Policy:
 
 
 class Policy:
-    """A trained policy with its critics and its normaliser of observations, without an environment.
+    """A trained policy with its critics and its observation normaliser. It needs no environment.
 
     >>> import epo, tempfile
     >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
@@ -58,7 +58,7 @@ class Policy:
             self.action_space = _spaces.discrete(self._discrete, self._start)
 
     def _form(self) -> dict[str, Any]:
-        """Returns the content of ``env.json``: empty for a published task. Folders of version 0.3 lack some keys."""
+        """Returns the content of ``env.json``, or ``{}`` for a published task. Folders of version 0.3 lack some keys."""
         try:
             with open(os.path.join(self.dir, "env.json"), encoding="utf-8") as file:
                 return json.load(file)
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def notes(self) -> list[str]:
-        """One line about each damaged checkpoint that was passed over."""
+        """One line about each damaged checkpoint that was skipped."""
         return self._native.notes
 
     @property
@@ -98,11 +98,12 @@ class Policy:
         return np.atleast_2d(rows), rows.ndim == 1
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Returns the action for one observation, or one row per observation, within the bounds of the environment.
+        """Returns the action for one observation, or one action per row for many. Actions are within their bounds.
 
-        ``deterministic=True`` gives the mean action (or the most probable one), ``False`` a sample. Discrete actions
-        are integers. The actions have the shape and the first value of the environment's action space. Observations of
-        a space that is not a vector, such as ``Dict``, are flattened first with ``gymnasium.spaces.flatten``.
+        ``deterministic=True`` returns the mean action (for discrete actions the most probable one), ``False`` a sample.
+        Actions have the shape of the environment's action space; discrete actions are integers from its ``start``.
+        Observations of a space that is not a vector, such as ``Dict``, must be flattened first with
+        ``gymnasium.spaces.flatten``.
         """
         rows, single = self._rows(obs)
         actions: np.ndarray = self._native.predict(rows, deterministic)
@@ -118,7 +119,7 @@ class Policy:
         """Returns the estimates of the critics for one or many observations, by name.
 
         ``reward`` is the discounted return, ``cost`` the discounted cost. EPO's Penalty Metric Network adds
-        ``cost_far``, its second cost critic; the released variant adds ``cost_variance``.
+        ``cost_far``, its second cost critic; the algorithm ``epo-released`` adds ``cost_variance``.
         """
         rows, single = self._rows(obs)
         values = self._native.values(rows)
@@ -129,7 +130,7 @@ class Policy:
         self._native.seed(seed_of(seed))
 
     def export_onnx(self, path: Any, *, deterministic: bool = True) -> None:
-        """Writes one ONNX graph with normaliser, network, action and bounds. The command is ``epo export``."""
+        """Writes one ONNX graph with normaliser, network, action and bounds, like the command ``epo export``."""
         self._native.export_onnx(os.fspath(path), deterministic)
 
     def __reduce__(self) -> Any:

@@ -39,7 +39,7 @@ def _mujoco() -> Any:
     return mujoco
 
 
-#: Why a first picture could not be drawn. MuJoCo ends the process if it is asked again.
+#: Reason why the first picture could not be drawn. After such a failure, MuJoCo ends the process at the next attempt.
 _failed: str | None = None
 #: Whether a renderer has worked in this process. A later failure then concerns one picture only.
 _worked = False
@@ -69,7 +69,7 @@ class Renderer:
         width, height = self.size
         self.model.vis.global_.offwidth = max(width, self.model.vis.global_.offwidth)
         self.model.vis.global_.offheight = max(height, self.model.vis.global_.offheight)
-        self.model.vis.headlight.ambient[:], self.model.vis.headlight.diffuse[:] = 0.2, 0.5  # the models have no lamps
+        self.model.vis.headlight.ambient[:], self.model.vis.headlight.diffuse[:] = 0.2, 0.5  # the models have no lights
         self.data = mujoco.MjData(self.model)
         parents, joints = self.model.body_parentid, self.model.body_jntnum
         mocap = self.model.body_mocapid
@@ -94,7 +94,7 @@ class Renderer:
         self.camera.azimuth = 90.0
         follows = self.camera_name == "track" or (self.camera_name is None and not self.is_arena)
         if self.camera_name == "vision":
-            # from the place of the robot into the direction of its x axis
+            # from the position of the robot in the direction of its x axis
             x, y = data.xmat[self.agent].reshape(3, 3)[:2, 0]
             self.camera.lookat[:] = data.xpos[self.agent] + (x, y, 0.1)
             self.camera.distance, self.camera.elevation = 0.9, -5.0
@@ -140,8 +140,11 @@ class Renderer:
             if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
                 raise EpoError("a window cannot be opened without a screen; use render_mode='rgb_array'")
             try:
+                import glfw
                 from mujoco import viewer
 
+                if not glfw.init():  # the viewer would end the process
+                    raise EpoError("the screen cannot be used")
                 self.window = viewer.launch_passive(self.model, self.data)
             except Exception as error:
                 raise EpoError(f"a window cannot be opened ({_reason(error)}); use render_mode='rgb_array'") from error

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -71,7 +72,7 @@ def train(
     limit
         Limit on the mean episode cost. Default: 25.
     envs
-        Number of environments that are stepped side by side; it changes the results. Default: 32.
+        Number of environments that are stepped in parallel; it changes the results. Default: 32.
     threads
         Number of threads; it does not change the results. Default: one per core.
     physics
@@ -86,7 +87,7 @@ def train(
         Function, or list of functions, called with the row of ``progress.csv`` after each epoch, as a dictionary. A
         function that returns ``False`` stops the run; an exception stops the run and is raised. The run is saved first.
     progress
-        Show the progress on stderr. Default: in a terminal and in a notebook.
+        Show the progress on stderr. Default: only in a terminal or in a notebook.
     cost_fn
         For environments of your own: ``cost_fn(obs, action, next_obs, info)`` returns the cost of a step. Default:
         ``info["cost"]``.
@@ -96,13 +97,14 @@ def train(
         For environments of your own: number of worker processes; 0 steps the environments in this process. Default:
         one per thread.
     check
-        For environments of your own: play a few episodes first and refuse an environment that breaks a rule.
+        For environments of your own: first play a few episodes and reject an environment that breaks a rule of
+        :func:`check_env`. Default: true.
     id
         For environments of your own: name of the environment in the run folder. Default: its Gymnasium id or class.
     more
         Every other setting by its name, such as ``gamma=0.995`` or ``hidden=[64, 64]``. ``epo train --print-config``
-        lists all. ``lambda_`` is ``train.lambda``, because ``lambda`` is a Python keyword. A name that two tables have,
-        such as ``target_kl`` of CPO, is passed in ``settings`` with its full name.
+        lists all. ``lambda_`` is ``train.lambda``, because ``lambda`` is a Python keyword. A name that occurs in two
+        tables, such as ``target_kl`` for CPO, must be passed in ``settings`` with its full name.
 
     Ctrl-C finishes the epoch, saves the run and raises ``KeyboardInterrupt``; :func:`resume` continues it. A second
     Ctrl-C does not wait for the epoch; the run is then saved up to its last checkpoint.
@@ -197,7 +199,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Plays episodes with the policy of a run, adds the result to its ``eval.json``, and returns the report.
 
-    The report is that of ``epo eval --json``. ``stochastic=True`` puts the policy with sampled actions first.
+    The report is that of ``epo eval --json``. Both the mean action and sampled actions are evaluated;
+    ``stochastic=True`` puts the result with sampled actions at the top level.
 
     >>> import epo, tempfile
     >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
@@ -233,7 +236,8 @@ def check_env(
 ) -> list[str]:
     """Plays a few episodes of an environment of your own and returns one sentence per rule that it breaks.
 
-    The rules: an episode depends only on its seed and its actions, every number is finite, no cost is negative.
+    The rules: an episode depends only on its seed and its actions, every number is finite, no cost is negative, and a
+    time limit truncates an episode instead of terminating it.
 
     >>> import epo, gymnasium
     >>> def make():
@@ -262,9 +266,10 @@ def sweep(
     storage: str | None = None,
     cpus: int | None = None,
     retries: int | None = None,
+    progress: bool | None = None,
     options: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Runs all configurations of a sweep file and returns the summary. The command is ``epo sweep``.
+    """Runs all configurations of a sweep file, like the command ``epo sweep``, and returns the summary.
 
     Parameters
     ----------
@@ -273,34 +278,48 @@ def sweep(
     out
         Folder of the sweep. Default: ``runs/`` followed by the name of the file.
     jobs
-        Number of runs at the same time. Default: one per core here; no limit on a cluster.
+        Maximum number of simultaneous runs. Default: one per core on this machine; no limit on a cluster.
     engine
         ``"local"``, ``"slurm"`` or ``"ray"``. Ray connects to ``RAY_ADDRESS``. Default: ``"local"``.
     storage
         With Ray: path or URL (anything that ``fsspec`` opens) through which run folders are transferred. Default:
         none; the nodes share the folder of the sweep.
     cpus
-        On a cluster: number of cores of a run. Default: 1.
+        On a cluster: number of cores per run. Default: 1.
     retries
-        On a cluster: number of times that a run is started again after the loss of its node. Default: 20.
+        On a cluster: maximum number of times that a run is started again after a time limit, a preemption or the loss of
+        its node. Default: 20.
+    progress
+        Show the progress on stderr. Default: only in a terminal or in a notebook.
     options
         Further arguments of the command, such as ``["--partition", "big"]``.
 
     The same call continues a sweep that was interrupted.
     """
-    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--quiet", "--on", engine]
+    shown = _is_interactive() if progress is None else progress
+    command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--on", engine]
+    command += [] if shown else ["--quiet"]
     given = {"--out": out, "--jobs": jobs, "--storage": storage, "--cpus": cpus, "--retries": retries}
     for option, value in given.items():
         command += [] if value is None else [option, os.fspath(value) if option == "--out" else str(value)]
-    done = subprocess.run([*command, *options], capture_output=True, text=True)
-    if not done.stdout.strip():
-        text = done.stderr.strip().removeprefix("error: ")
-        raise (ConfigError if done.returncode == 2 else EpoError)(text)
-    return json.loads(done.stdout)
+    with tempfile.TemporaryFile("w+") as out_file:  # a pipe that nobody reads while stderr is read could get full
+        with subprocess.Popen([*command, *options], stdout=out_file, stderr=subprocess.PIPE, text=True) as child:
+            said = []
+            for line in child.stderr or ():
+                said.append(line)
+                if shown:
+                    print(line, end="", file=sys.stderr, flush=True)
+        out_file.seek(0)
+        summary = out_file.read()
+    if not summary.strip():
+        text = "".join(said)
+        text = text[text.rfind("\nerror: ") + 1 :].strip().removeprefix("error: ")
+        raise (ConfigError if child.returncode == 2 else EpoError)(text)
+    return json.loads(summary)
 
 
 class Run:
-    """A run folder: its configuration, its record, its policy."""
+    """A run folder with its configuration, record and policy."""
 
     def __init__(self, dir: Any, *, hash: str | None = None) -> None:
         self.dir = Path(dir)
@@ -319,12 +338,12 @@ class Run:
 
     @property
     def hash(self) -> str:
-        """Hash of the newest intact checkpoint: equal for equal runs."""
+        """Hash of the newest intact checkpoint. Equal runs have equal hashes."""
         return self._hash or self.policy().hash
 
     @property
     def finished(self) -> bool:
-        """Whether the run has made all its steps."""
+        """Whether the run has completed all its steps."""
         steps: Any = _columns(self.dir / "progress.csv").get("TotalEnvSteps", [])
         return bool(len(steps) > 0 and steps[-1] >= self.config["run"]["steps"])
 
@@ -385,7 +404,7 @@ class Run:
 
 
 class _Own:
-    """An environment of the caller: in this process, or in worker processes."""
+    """The caller's environment, which runs in this process or in worker processes."""
 
     def __init__(
         self,
@@ -446,7 +465,7 @@ class _Own:
         return adapter
 
     def kill(self) -> None:
-        """Ends what an environment does at this moment: its worker process, or the Python code on its thread."""
+        """Interrupts all environments: ends their worker processes, or the Python code that runs on their threads."""
         if self._pool is not None:
             self._pool.kill()
         raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -456,7 +475,7 @@ class _Own:
                 raise_in(ctypes.c_ulong(adapter.thread), ctypes.py_object(KeyboardInterrupt))
 
     def save_form(self, folder: str) -> None:
-        """Adds the form of the actions to ``env.json``, so that a policy returns them as the environment takes them."""
+        """Adds the form of the actions to ``env.json``, so that a policy returns actions that the environment accepts."""
         path = Path(folder) / "env.json"
         saved = {**json.loads(path.read_text(encoding="utf-8")), **self.form}
         new = path.with_name("env.json.new")
@@ -546,7 +565,7 @@ def _frame(path: Path) -> Any:
     try:
         import polars
 
-        return polars.read_csv(path, infer_schema_length=None)
+        return polars.DataFrame(_columns(path))  # numbers in every column, also in one without values
     except ImportError:
         return _columns(path)
 

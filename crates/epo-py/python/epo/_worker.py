@@ -34,7 +34,7 @@ def serve(connection: Connection, memory: int) -> None:
     from epo._workers import ANSWER, REQUEST, views
 
     envs: dict[int, Adapter] = {}
-    spare: Adapter | None = None  # the one that was asked for its sizes becomes the first environment
+    spare: Adapter | None = None  # made to answer the request for the sizes; it becomes the first environment
     obs: Any = None
     actions: Any = None
     while True:

@@ -1,7 +1,7 @@
 """Worker processes for environments that are written in Python.
 
 A worker is a fresh interpreter that runs ``epo._worker``. Requests and answers go through a socket, observations and
-actions through shared memory. A worker ends when its socket is closed, so none is left behind.
+actions through shared memory. A worker ends when its socket is closed, so no process is left behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 
 from ._epo import ConfigError, EpoError
 
-#: Rows of the shared memory of one worker: the largest number of its environments. Pages that are not used cost nothing.
+#: Rows of the shared memory of one worker, one per environment: its maximum number of environments. Unused pages take
+#: no memory.
 ROWS = 4096
 REQUEST = struct.Struct("<cIQ")  # what, row, seed
 ANSWER = struct.Struct("<cddBB")  # what, reward, cost, terminated, truncated
@@ -133,7 +134,7 @@ class Pool:
                 f"the function that makes the environment cannot be sent to worker processes ({error}); "
                 "workers=0 steps the environments in this process"
             ) from error
-        payload = pickle.dumps((sys.path, functions))  # the path comes first, because modules are found by it
+        payload = pickle.dumps((sys.path, functions))  # the path comes first: loading the functions needs it
         self.workers: list[Worker] = []
         try:
             self.workers = [Worker(i, payload) for i in range(workers)]
@@ -153,7 +154,7 @@ class Pool:
         return RemoteEnv(worker, self.description)
 
     def kill(self) -> None:
-        """Kills all worker processes, so that nobody waits for an environment that hangs."""
+        """Kills all worker processes, so that no thread waits for an environment that hangs."""
         for worker in self.workers:
             worker.process.kill()
 

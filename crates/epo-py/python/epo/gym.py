@@ -46,17 +46,20 @@ def register() -> None:
     more: dict[str, Any] = {}
     if "vector_entry_point" in inspect.signature(gymnasium.register).parameters:  # Gymnasium 1.0 or newer
         more["vector_entry_point"] = "epo.gym:VecEnv"
+    replaced: list[str] = []
     for task in _epo.tasks():
         id = gymnasium_id(task["id"])
         known = gymnasium.registry.get(id)
         if known is not None:
             if known.entry_point == ENTRY_POINT:
                 continue
-            warnings.warn(f"{id} was registered by another package ({known.entry_point}); it is now that of epo")
+            replaced.append(id)
             del gymnasium.registry[id]
         gymnasium.register(
             id, entry_point=ENTRY_POINT, max_episode_steps=task["max_steps"], kwargs={"task": task["id"]}, **more
         )
+    if replaced:
+        warnings.warn(f"epo replaces {len(replaced)} ids that another package has registered, such as {replaced[0]}")
 
 
 class Env(SafetyEnv):
@@ -105,7 +108,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
-        num_envs, threads = whole("num_envs", num_envs, 1), whole("threads", threads)
+        num_envs, threads = whole("num_envs", num_envs, 1, 10_000), whole("threads", threads)
         if render_mode is not None:
             raise ValueError("a vector environment cannot be rendered; make one environment with render_mode")
         self.task_id = task
@@ -159,7 +162,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Resets all environments. Environment ``i`` has the seed ``seed + i``, or entry ``i`` of a list of seeds.
 
-        ``options={"reset_mask": mask}`` resets the environments in a mask only.
+        ``options={"reset_mask": mask}`` resets only the environments in the mask.
         """
         with self._alone():
             return self._reset(seed, options)
@@ -265,7 +268,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
 
 
 class RecordEpisodeCost(gymnasium.Wrapper):
-    """Adds the cost of the whole episode to the statistics of a finished episode: ``info["episode"]["c"]``.
+    """Adds the cost of a finished episode to its statistics, as ``info["episode"]["c"]``.
 
     Wrap it around ``gymnasium.wrappers.RecordEpisodeStatistics``, which adds ``r``, ``l`` and ``t``.
     """
@@ -291,7 +294,7 @@ class RecordEpisodeCost(gymnasium.Wrapper):
 if hasattr(gymnasium.vector, "VectorWrapper"):
 
     class RecordEpisodeCostVector(gymnasium.vector.VectorWrapper):
-        """Adds the cost of finished episodes to the statistics of a vector environment: ``info["episode"]["c"]``.
+        """Adds the cost of finished episodes to the statistics of a vector environment, as ``info["episode"]["c"]``.
 
         Wrap it around ``gymnasium.wrappers.vector.RecordEpisodeStatistics``. It works with both autoreset modes.
         """

@@ -1,4 +1,4 @@
-"""OmniSafe: its algorithms on our tasks. Import this module before ``omnisafe.Agent`` is made.
+"""Makes the tasks available to OmniSafe's algorithms. Import this module before ``omnisafe.Agent`` is made.
 
 >>> import omnisafe, epo.omnisafe                              # doctest: +SKIP
 >>> omnisafe.Agent("PPOLag", "epo:SafetyPointGoal1-v0").learn()  # doctest: +SKIP
@@ -18,7 +18,7 @@ from .gym import VecEnv
 
 @env_register
 class EpoEnv(CMDP):
-    """Our tasks as an environment of OmniSafe. The ids are those of the tasks with ``epo:`` before them."""
+    """The tasks as OmniSafe environments. An id is the task id with the prefix ``epo:``."""
 
     _support_envs: ClassVar[list[str]] = [f"epo:{task['id']}" for task in _epo.tasks()]
     need_auto_reset_wrapper = False

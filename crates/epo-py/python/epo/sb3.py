@@ -93,10 +93,17 @@ class LogCost(BaseCallback):
     def __init__(self) -> None:
         super().__init__()
         self.costs: list[float] = []
+        self._running: list[float] = []  # cost so far of the episode of each environment
 
     def _on_step(self) -> bool:
-        ends = [info["episode"] for info in self.locals["infos"] if "episode" in info]
-        if ends:
-            self.costs = [*self.costs, *(float(end["c"]) for end in ends)][-100:]
+        infos, dones = self.locals["infos"], self.locals["dones"]
+        if len(self._running) != len(infos):
+            self._running = [0.0] * len(infos)
+        for i, (info, done) in enumerate(zip(infos, dones)):
+            self._running[i] += float(info["cost"])
+            if done:
+                self.costs = [*self.costs, self._running[i]][-100:]
+                self._running[i] = 0.0
+        if any(dones):
             self.logger.record("rollout/ep_cost_mean", float(np.mean(self.costs)))
         return True

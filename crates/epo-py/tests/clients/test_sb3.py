@@ -50,6 +50,18 @@ def test_ppo_learns_on_the_native_vector_with_the_cost_in_its_logs():
     assert len(costs) == len(returns) and max(costs) > 0 and np.isfinite(costs).all()
 
 
+def test_costs_are_logged_below_a_monitor_too():
+    """A monitor of Stable-Baselines3 replaces the statistics of an episode, and has no cost."""
+    from stable_baselines3.common.vec_env import VecMonitor
+
+    env = VecMonitor(epo.sb3.VecEnv("SafetyPointCircle1-v0", 2))
+    model = PPO("MlpPolicy", env, n_steps=500, batch_size=500, seed=0, device="cpu")
+    kept, callback = Kept(), epo.sb3.LogCost()
+    model.set_logger(Logger(None, [kept]))
+    model.learn(2000, callback=callback)
+    assert len(callback.costs) == 4 and any("rollout/ep_cost_mean" in row for row in kept.rows)
+
+
 def test_the_vector_is_that_of_single_environments():
     env = epo.sb3.VecEnv("SafetyPointCircle1-v0", 2)
     env.seed(4)

@@ -1,4 +1,4 @@
-"""The names of the package Safety-Gymnasium, for scripts that were written for it.
+"""The interface of the package Safety-Gymnasium, for scripts that were written for it.
 
 Replace ``import safety_gymnasium`` by ``import epo.safety_gymnasium as safety_gymnasium``. A script that also has lines
 such as ``from safety_gymnasium.wrappers import SafeRescaleAction`` runs unchanged after :func:`install`.
@@ -26,7 +26,7 @@ from epo._spaces import gymnasium
 
 __all__ = ["SafetyEnv", "__version__", "install", "make", "register", "registry", "vector", "wrappers"]
 
-#: Version of Safety-Gymnasium whose names and numbers this package has.
+#: Version of Safety-Gymnasium whose names and numbers this package reproduces.
 __version__ = "1.0.0"
 
 #: One entry per id: the description of a task, or the arguments of :func:`register`.
@@ -94,7 +94,7 @@ def spec_of(id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> A
 
 
 def install() -> None:
-    """Makes ``import safety_gymnasium`` mean this package, in this process."""
+    """Makes ``import safety_gymnasium`` import this package in the running process."""
     prefix = "epo.safety_gymnasium"
     for name, module in list(sys.modules.items()):
         if name == prefix or name.startswith(prefix + "."):

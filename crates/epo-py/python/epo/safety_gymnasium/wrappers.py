@@ -1,4 +1,4 @@
-"""Wrappers of environments whose ``step`` returns six values. Unknown attributes are those of the inner environment."""
+"""Wrappers of environments whose ``step`` returns six values. Other attributes are those of the wrapped environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class SafeWrapper(gymnasium.Wrapper):
-    """An environment around another one."""
+    """Base class of the wrappers."""
 
     env: Any
 

@@ -51,7 +51,7 @@ def make(
     disable_env_checker: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Returns a vector environment. ``asynchronous=False`` means one thread.
+    """Returns a vector environment. ``asynchronous=False`` uses one thread.
 
     With ``wrappers``, with ``max_episode_steps`` or with an id of :func:`epo.safety_gymnasium.register`, the
     environments are made one by one and stepped in turn.

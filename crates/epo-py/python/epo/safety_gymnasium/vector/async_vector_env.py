@@ -1,4 +1,4 @@
-"""The name that scripts import for a vector of environments that functions make."""
+"""The module from which scripts import ``SafetyAsyncVectorEnv``."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from epo.safety_gymnasium.vector.sync_vector_env import SafetySyncVectorEnv
 
 
 class SafetyAsyncVectorEnv(SafetySyncVectorEnv):
-    """The same as :class:`SafetySyncVectorEnv`: native environments are fast enough to need no processes."""
+    """The same as :class:`SafetySyncVectorEnv`: native environments are so fast that they need no processes."""

@@ -1,4 +1,4 @@
-"""A vector of environments that functions make."""
+"""Vector environment of single environments, each of which is made by a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from epo._epo import EpoError
 
 
 class SafetySyncVectorEnv(gymnasium.vector.VectorEnv):
-    """Steps environments with six values in turn, in this process. An episode that ends is reset in the same step."""
+    """Steps environments in turn, in this process. ``step`` returns six values.
+
+    An episode that ends is reset in the same step.
+    """
 
     is_vector_env = True
 
