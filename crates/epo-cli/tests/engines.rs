@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ for i in $(seq 0 ${last:-0}); do echo "$job|$job|${last:+$i}|PD|Priority|$script
     for i in $(seq 0 ${last:-0}); do
         [ -f "$dir/queue/$job.$i" ] || continue
         echo "$job|$job|${last:+$i}|R|None|$script" > "$dir/queue/$job.$i"
-        [ -n "$last" ] && export SLURM_ARRAY_TASK_ID=$i
+        [ -n "$last" ] && export SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_JOB_ID=$job
         SLURMD_NODENAME=n1 SLURM_JOB_ID=$job bash "$script" >> "${out/\%a/$i}" 2>&1
         echo $? > "$dir/ended.$job"
         rm -f "$dir/queue/$job.$i"
@@ -57,6 +57,14 @@ echo "scancel $*" >> "$dir/calls"
 for a in "$@"; do rm -f "$dir/queue/${a%_*}".*; done
 "#;
 
+const SCONTROL: &str = r#"#!/bin/bash
+echo "scontrol $*" >> "$(dirname "$0")/calls"
+exit 1
+"#;
+
+/// The part of [`SBATCH`] that starts a task.
+const START: &str = r#"SLURMD_NODENAME=n1 SLURM_JOB_ID=$job bash "$script" >> "${out/\%a/$i}" 2>&1"#;
+
 /// A folder with a sweep file, and with Slurm's commands in its subfolder `bin`.
 struct Site {
     dir: tempfile::TempDir,
@@ -72,17 +80,39 @@ impl Site {
 
     fn with_slurm(more: &str) -> Self {
         let site = Self::new(more);
-        for (name, text) in [
-            ("sbatch", SBATCH),
-            ("squeue", SQUEUE),
-            ("scancel", SCANCEL),
-            ("scontrol", "#!/bin/sh\nexit 1\n"),
-        ] {
+        for (name, text) in
+            [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)]
+        {
             let path = site.bin().join(name);
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         }
         site
+    }
+
+    /// Replaces a part of `sbatch`.
+    fn change_sbatch(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(self.bin().join("sbatch")).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(self.bin().join("sbatch"), text.replace(from, to)).unwrap();
+    }
+
+    /// Lets `sbatch` put the tasks into the queue and not start them.
+    fn leave_tasks_in_the_queue(&self) {
+        self.change_sbatch("(\n    while", "(\n exit\n while");
+    }
+
+    /// Replaces a part of the sweep file.
+    fn change_file(&self, from: &str, to: &str) {
+        let path = self.dir.path().join("s.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+
+    /// Returns the number of arrays that were submitted.
+    fn arrays(&self) -> usize {
+        self.calls().lines().filter(|line| line.contains("--array=")).count()
     }
 
     fn write_file(&self, more: &str) {
@@ -98,6 +128,11 @@ impl Site {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.command_of("sweep", args)
+    }
+
+    /// Calls `epo sweep` or `epo tune`.
+    fn command_of(&self, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_epo"));
         // bash and sleep are found, a Slurm of this machine is not
         let plain = self.dir.path().join("plain");
@@ -116,7 +151,7 @@ impl Site {
         }
         let path = format!("{}:{}", self.bin().display(), plain.display());
         command
-            .args(["sweep", "s.toml"])
+            .args([name, if name == "repro" { "paper" } else { "s.toml" }])
             .args(if args.contains(&"--out") { &[][..] } else { &["--out", "o"] })
             .args(args)
             .current_dir(self.dir.path())
@@ -220,6 +255,7 @@ fn a_refused_request_is_named_and_the_same_command_continues() {
     fs::write(site.bin().join("refuse"), refusal).unwrap();
     let said = site.refuses(&["--on", "slurm", "--partition", "big"], 1, &["User's group not permitted"]);
     assert!(!said.contains("sbatch: error:"), "the prefix of Slurm is not repeated: {said}");
+    assert!(!site.out().exists(), "a refusal leaves nothing behind");
     fs::remove_file(site.bin().join("refuse")).unwrap();
     let got = site.epo(&["--on", "slurm"]);
     assert_eq!(code(&got), 0, "{}{}", text(&got.stdout), text(&got.stderr));
@@ -228,10 +264,8 @@ fn a_refused_request_is_named_and_the_same_command_continues() {
 #[test]
 fn tasks_that_can_never_start_are_cancelled_and_the_reason_is_named() {
     let site = Site::with_slurm("");
-    // this sbatch only puts the tasks into the queue
-    let sbatch =
-        SBATCH.replace("PD|Priority", "PD|PartitionTimeLimit").replace("(\n    while", "(\n exit\n while");
-    fs::write(site.bin().join("sbatch"), sbatch).unwrap();
+    site.leave_tasks_in_the_queue();
+    site.change_sbatch("PD|Priority", "PD|PartitionTimeLimit");
     site.refuses(
         &["--on", "slurm", "--time", "99-0"],
         1,
@@ -270,6 +304,8 @@ fn runs_of_slurm_are_those_of_a_local_sweep_and_the_status_follows_them() {
     let on_slurm = hashes(&site.out());
     assert_eq!(on_slurm, site.local());
     assert_eq!(on_slurm.len(), 3);
+    let script = text(&site.epo(&["--on", "slurm", "--print-script"]).stdout);
+    assert!(script.contains("# all runs have ended: no array would be submitted"), "{script}");
     // nothing is left to submit
     assert_eq!(code(&site.epo(&["--on", "slurm"])), 0);
     assert_eq!(site.calls(), calls);
@@ -291,36 +327,303 @@ fn a_node_without_the_library_is_found_before_the_array_starts() {
     assert_eq!(code(&site.epo(&["--on", "slurm"])), 0, "with the library the same command continues");
 }
 
-/// Fails if a task on a bad node marks its run as failed, or if the node is used again.
+/// Fails if a task on a bad node marks its run as failed, if the node keeps the tasks that still wait, or if the user is
+/// not told.
 #[test]
 fn a_bad_node_costs_no_run_and_is_avoided() {
     let site = Site::with_slurm("");
-    // the first array finds no library, although the check did
-    let broken = "[ -n \"$last\" ] && [ ! -f \"$dir/once\" ] && { export MUJOCO_LIB_DIR=/no/such/folder; touch \"$dir/once\"; }\n";
-    let sbatch = SBATCH.replace("(\n    while", &format!("{broken}(\n    while")).replace("touch", ": >");
-    fs::write(site.bin().join("sbatch"), sbatch).unwrap();
-    let got = site.epo(&["--on", "slurm"]);
-    assert_eq!(code(&got), 0, "{}{}", text(&got.stdout), text(&got.stderr));
+    // the first four arrays find no library, although the check did: more than a run may fail otherwise
+    let broken = "[ -n \"$last\" ] && [ $job -lt 6 ] && export MUJOCO_LIB_DIR=/no/such/folder\n(\n    while";
+    site.change_sbatch("(\n    while", broken);
+    // what scontrol says about an array with running tasks must not hide the message of the task
+    fs::write(
+        site.bin().join("scontrol"),
+        SCONTROL.replace("exit 1", "echo 2_0-5: Job is no longer pending execution; echo 2_6-23: No error"),
+    )
+    .unwrap();
+    let got = site.epo(&["--on", "slurm", "--sbatch=--exclude=n9"]);
+    let said = text(&got.stderr);
+    assert_eq!(code(&got), 0, "{}{said}", text(&got.stdout));
     assert!(site.out().join("slurm/bad-nodes/n1").exists());
     let calls = site.calls();
-    assert!(calls.lines().last().unwrap().contains("--exclude=n1"), "{calls}");
+    assert!(calls.contains("scontrol update JobId=2 ExcNodeList=n9,n1"), "{calls}");
+    assert!(calls.lines().last().unwrap().contains("--exclude=n9,n1"), "{calls}");
+    assert_eq!(said.matches("node n1 cannot make the runs").count(), 1, "{said}");
+    assert!(said.contains("the node is excluded (delete "), "{said}");
     assert_eq!(hashes(&site.out()).len(), 3);
+}
+
+/// Fails if a task that Slurm holds, because a node failed to start it, is waited for.
+#[test]
+fn a_task_that_slurm_holds_is_submitted_again() {
+    let site = Site::with_slurm("");
+    let held = format!(
+        "if [ -n \"$last\" ] && [ $job = 2 ]; then echo \"2|2|$i|PD|launch failed requeued held|$script\" > \
+         \"$dir/queue/2.$i\"; continue; fi\n{START}"
+    );
+    site.change_sbatch(START, &held);
+    let got = site.epo(&["--on", "slurm"]);
+    assert_eq!(code(&got), 0, "{}{}", text(&got.stdout), text(&got.stderr));
+    let calls = site.calls();
+    assert!(calls.contains("scancel 2_0") && site.arrays() == 2, "{calls}");
+    assert_eq!(hashes(&site.out()).len(), 3);
+}
+
+/// Fails if an upgrade of the program in the middle of a sweep excludes its nodes for good.
+#[test]
+fn a_node_with_another_version_gets_a_new_chance() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    let nodes = site.out().join("slurm/bad-nodes");
+    fs::create_dir_all(&nodes).unwrap();
+    fs::write(nodes.join("n7"), "node n7 cannot make the runs: no library").unwrap();
+    let why = "node n8 cannot make the runs: its program has version 0.0.2, the plan was made by 0.0.1";
+    fs::write(nodes.join("n8"), why).unwrap();
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--detach"])), 0);
+    assert!(site.calls().contains("--exclude=n7 ") && !nodes.join("n8").exists(), "{}", site.calls());
+}
+
+/// Fails if a refusal while other tasks are in the queue is invisible with `--quiet`.
+#[test]
+fn a_refusal_is_printed_even_with_quiet() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--detach"])), 0);
+    site.change_file("[0, 1, 2]", "[0, 1, 2, 3]");
+    fs::write(site.bin().join("refuse"), "sbatch: error: invalid partition specified: big").unwrap();
+    let got = site.epo(&["--on", "slurm", "--detach", "--quiet", "--partition", "big"]);
+    let said = text(&got.stderr);
+    assert!(
+        said.starts_with("Slurm has not accepted all runs") && said.contains("partition specified: big"),
+        "{said}"
+    );
+    assert!(code(&got) == 75 && said.contains("1 of them not submitted"), "{said}");
+}
+
+/// Fails if a refusal does not name the nodes that were excluded.
+#[test]
+fn a_refusal_names_the_excluded_nodes() {
+    let site = Site::with_slurm("");
+    fs::create_dir_all(site.out().join("slurm/bad-nodes")).unwrap();
+    fs::write(site.out().join("slurm/bad-nodes/n7"), "node n7 cannot make the runs: no library").unwrap();
+    fs::write(site.bin().join("refuse"), "sbatch: error: Requested node configuration is not available")
+        .unwrap();
+    site.refuses(&["--on", "slurm"], 1, &["not available (excluded, because they cannot make the runs: n7;"]);
+}
+
+/// Fails if a run whose tasks die at once is submitted for ever, is tried again by the next command, or if its message
+/// names a log that does not exist.
+#[test]
+fn a_run_whose_tasks_die_at_once_is_given_up_with_the_log_of_its_task() {
+    let site = Site::with_slurm("");
+    site.change_file("[0, 1, 2]", "[0]");
+    let dies =
+        format!("if [ -n \"$last\" ]; then echo 'oom_kill event' >> \"${{out/\\%a/$i}}\"; else {START}; fi");
+    site.change_sbatch(START, &dies);
+    let (exit, summary) = site.json(&["--on", "slurm"]);
+    let run = &summary["runs"][0];
+    assert_eq!((exit, run["state"].as_str()), (1, Some("failed")), "{summary}");
+    let message = run["message"].as_str().unwrap();
+    assert!(message.contains("ended without a new epoch") && message.contains("oom_kill event"), "{message}");
+    let log = run["log"].as_str().unwrap();
+    assert!(log.ends_with("slurm/0003/log/0.txt") && Path::new(log).exists(), "{log}");
+    assert_eq!(site.arrays(), 3);
+    let (exit, again) = site.json(&["--on", "slurm"]);
+    assert_eq!((exit, again["runs"][0]["log"].as_str(), site.arrays()), (1, Some(log), 3), "{again}");
+    let (_, status) = site.json(&["--on", "slurm", "--status"]);
+    assert_eq!((&status["failed"], &status["runs"][0]["message"]), (&1.into(), &message.into()), "{status}");
+    fs::write(site.bin().join("sbatch"), SBATCH).unwrap();
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--retry-failed"])), 0);
+}
+
+/// Fails if a new array begins to count from zero: the run is then continued for ever.
+#[test]
+fn retries_are_counted_over_all_arrays() {
+    let site = Site::with_slurm("");
+    site.change_file("[0, 1, 2]", "[0]");
+    site.change_file("run.steps = 800", "run.steps = 1_000_000");
+    // every task gets SIGTERM when its run has made some epochs; the run saves and ends with 75
+    let stop = "for n in $(seq 200); do sleep 0.1; set -- \"$dir\"/../o/runs/*/*/checkpoint/*; [ -d \"${3:-}\" ] && break; done";
+    let limited = format!("{{ {START} & pid=$!; sleep 1; {stop}; kill -TERM $pid; wait $pid; wait $pid; }}");
+    site.change_sbatch(START, &format!("if [ -n \"$last\" ]; then {limited}; else {START}; fi"));
+    let (exit, summary) = site.json(&["--on", "slurm", "--retries", "1"]);
+    let run = &summary["runs"][0];
+    assert_eq!((exit, run["state"].as_str()), (1, Some("failed")), "{summary}");
+    assert!(run["message"].as_str().unwrap().contains("not finished after 2 starts (--retries 1)"), "{run}");
+    assert_eq!(site.arrays(), 2, "{}", site.calls());
+    assert_eq!(site.json(&["--on", "slurm", "--retries", "1"]).0, 1);
+    assert_eq!(site.arrays(), 2, "a failed run is not submitted");
+}
+
+/// Fails if `--detach` claims that runs are in Slurm which it refused, or if two arrays have together more tasks at once
+/// than `--jobs` allows.
+#[test]
+fn what_slurm_refuses_of_a_large_sweep_is_named_and_arrays_share_the_number_of_tasks() {
+    let site = Site::with_slurm("");
+    let seeds: Vec<String> = (0..1001).map(|seed| seed.to_string()).collect();
+    site.change_file("[0, 1, 2]", &format!("[{}]", seeds.join(", ")));
+    site.leave_tasks_in_the_queue();
+    let limit = "[ \"$(cat \"$dir/last\")\" = 2 ] && [ ! -f \"$dir/room\" ] && { echo 'job limit' >&2; exit 1; }\njob=";
+    site.change_sbatch("job=", limit);
+    let got = site.epo(&["--on", "slurm", "--jobs", "5", "--detach"]);
+    let said = text(&got.stderr);
+    assert_eq!(code(&got), 75, "{said}");
+    assert!(said.contains("1 of them not submitted") && said.contains("job limit"), "{said}");
+    fs::write(site.bin().join("room"), "").unwrap();
+    let got = site.epo(&["--on", "slurm", "--jobs", "5", "--detach"]);
+    assert_eq!(code(&got), 0, "{}", text(&got.stderr));
+    let last = site.calls().lines().last().unwrap().to_owned();
+    assert!(last.contains("--array=0-0%5 ") && last.contains("--dependency=afterok:3,afterany:2 "), "{last}");
+}
+
+/// Fails if a detached user never hears why no run starts.
+#[test]
+fn the_status_says_why_no_run_starts() {
+    let site = Site::with_slurm("");
+    let got = site
+        .command(&["--on", "slurm", "--detach"])
+        .env("MUJOCO_LIB_DIR", "/no/such/folder")
+        .output()
+        .unwrap();
+    assert_eq!(code(&got), 0, "{}", text(&got.stderr));
+    let begun = std::time::Instant::now();
+    while fs::read_dir(site.bin().join("queue")).unwrap().next().is_some() {
+        assert!(begun.elapsed().as_secs() < 60, "the check has not ended");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let status = text(&site.epo(&["--on", "slurm", "--status"]).stdout);
+    assert!(status.contains("the check of a node failed") && status.contains("/no/such/folder"), "{status}");
+    // a sweep of more than 1000 tasks has several submissions, and the check belongs to the first
+    fs::create_dir(site.out().join("slurm/0002")).unwrap();
+    let status = text(&site.epo(&["--on", "slurm", "--status"]).stdout);
+    assert!(status.contains("the check of a node failed"), "{status}");
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    site.change_sbatch("PD|Priority", "PD|PartitionTimeLimit");
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--detach"])), 0);
+    let (_, status) = site.json(&["--on", "slurm", "--status"]);
+    let problem = status["problems"][0].as_str().unwrap();
+    assert!(problem.contains("will never start") && problem.contains("PartitionTimeLimit"), "{status}");
+    let table = text(&site.epo(&["--on", "slurm", "--status"]).stdout);
+    assert!(table.contains("| PartitionTimeLimit | 0 of 4 |"), "{table}");
+}
+
+/// Fails if a full queue, for which `sbatch` waits, keeps the command from stopping.
+#[test]
+fn a_command_stops_while_sbatch_waits() {
+    let site = Site::with_slurm("");
+    site.change_sbatch("job=", "exec sleep 60\njob=");
+    let waiting =
+        site.command(&["--on", "slurm"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while site.calls().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let begun = std::time::Instant::now();
+    let kill = Command::new("sh").args(["-c", &format!("kill -TERM {}", waiting.id())]).status().unwrap();
+    let got = waiting.wait_with_output().unwrap();
+    assert!(kill.success() && begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+    let said = text(&got.stderr);
+    assert!(code(&got) == 75 && said.contains("3 of them not submitted"), "{said}");
+}
+
+/// Fails if the waiting command says that Slurm continues the runs although they were cancelled.
+#[test]
+fn a_command_that_waits_notices_a_cancel() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    let waiting =
+        site.command(&["--on", "slurm"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while site.arrays() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--cancel"])), 0);
+    let got = waiting.wait_with_output().unwrap();
+    let said = text(&got.stderr);
+    assert!(code(&got) == 75 && said.contains("the sweep was cancelled"), "{said}");
+    assert!(!said.contains("continues them") && site.arrays() == 1, "{said}");
+}
+
+/// Fails if a sweep that is cancelled while `sbatch` works stays in the queue, also with `--detach`.
+#[test]
+fn tasks_that_are_submitted_during_a_cancel_are_cancelled() {
+    for detach in [&[][..], &["--detach"]] {
+        let site = Site::with_slurm("");
+        site.leave_tasks_in_the_queue();
+        let wait = "for n in $(seq 600); do [ -f \"$dir/go\" ] && break; sleep 0.05; done\njob=";
+        site.change_sbatch("job=", wait);
+        let mut command = site.command(&[&["--on", "slurm"], detach].concat());
+        let waiting = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        while site.calls().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!(code(&site.epo(&["--on", "slurm", "--cancel"])), 0);
+        fs::write(site.bin().join("go"), "").unwrap();
+        let got = waiting.wait_with_output().unwrap();
+        let said = text(&got.stderr);
+        assert!(said.contains("the sweep was cancelled"), "{said}");
+        assert!(fs::read_dir(site.bin().join("queue")).unwrap().next().is_none(), "{}", site.calls());
+    }
+}
+
+/// Fails if `sbatch` submits an array without saying so, and its tasks lose their folder or are submitted twice.
+#[test]
+fn an_array_that_slurm_accepted_without_an_answer_is_found_again() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    let silent = "&\nif [ -n \"$last\" ]; then echo 'Socket timed out' >&2; exit 1; fi\necho $job";
+    site.change_sbatch("&\necho $job", silent);
+    site.refuses(&["--on", "slurm", "--detach"], 69, &["Socket timed out"]);
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--detach"])), 0);
+    assert_eq!(site.arrays(), 1, "{}", site.calls());
+    assert!(!site.calls().contains("scancel"), "the array waits for its check: {}", site.calls());
+    assert_eq!(site.json(&["--on", "slurm", "--status"]).1["queued"], 3);
+}
+
+/// Fails if `epo repro --detach` makes a report although no run has ended.
+#[test]
+fn a_detached_experiment_has_no_report_yet() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    let small = ["--steps", "20000", "--seeds", "1", "--tasks", "SafetyPointGoal1-v0", "--algos", "epo"];
+    let mut command = site.command_of("repro", &["--on", "slurm", "--detach", "--json"]);
+    let got = command.args(small).output().unwrap();
+    assert_eq!(code(&got), 0, "{}", text(&got.stderr));
+    let document: Value = serde_json::from_slice(&got.stdout).unwrap();
+    assert!(document["report"].is_null() && document["sweep"]["pending"] == 1, "{document}");
+}
+
+/// Fails if `--status --watch` cannot be ended while the controller is away.
+#[test]
+fn a_status_that_waits_for_the_controller_stops() {
+    let site = Site::with_slurm("");
+    let mut command = site.command(&["--on", "slurm", "--status", "--watch"]);
+    let mut watching = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut table = std::io::BufReader::new(watching.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut table, &mut String::new()).unwrap();
+    fs::write(site.bin().join("away"), "Unable to contact slurm controller").unwrap();
+    let mut said = std::io::BufReader::new(watching.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
+    assert!(Command::new("kill").arg(watching.id().to_string()).status().unwrap().success());
+    for _ in 0..100 {
+        if watching.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    watching.kill().unwrap();
+    panic!("it has not stopped");
 }
 
 #[test]
 fn a_changed_sweep_file_is_noticed_while_it_runs() {
     let site = Site::with_slurm("");
-    // tasks stay in the queue
-    let sbatch = SBATCH.replace("(\n    while", "(\n exit\n while");
-    fs::write(site.bin().join("sbatch"), sbatch).unwrap();
+    site.leave_tasks_in_the_queue();
     let got = site.epo(&["--on", "slurm", "--detach"]);
     assert_eq!(code(&got), 0, "{}", text(&got.stderr));
     assert!(text(&got.stderr).contains("--cancel ends them"), "{}", text(&got.stderr));
     let (_, status) = site.json(&["--on", "slurm", "--status"]);
     assert_eq!((&status["queued"], &status["runs"][2]["engine_id"]), (&3.into(), &"2_2".into()), "{status}");
-    let file =
-        fs::read_to_string(site.dir.path().join("s.toml")).unwrap().replace("[0, 1, 2]", "[1, 2, 3, 4]");
-    fs::write(site.dir.path().join("s.toml"), file).unwrap();
+    site.change_file("[0, 1, 2]", "[1, 2, 3, 4]");
     let (_, status) = site.json(&["--on", "slurm", "--status"]);
     let counts = ["planned", "queued", "pending", "not_in_plan"].map(|key| status[key].as_u64().unwrap());
     assert_eq!(counts, [4, 2, 2, 1], "{status}");
@@ -369,11 +672,16 @@ fn wrong_options_of_an_engine_are_refused_with_2() {
         &["--storage needs another engine: add `--on ray`"],
     );
     site.refuses(&["--on", "ray", "--time", "1:00"], 2, &["--time needs another engine: add `--on slurm`"]);
+    site.refuses(&["--on", "ray", "--cancel"], 2, &["`--on ray` has no queue: press Ctrl-C"]);
     site.refuses(&["--cpus", "2"], 2, &["`--on slurm` or `--on ray`"]);
     site.write_file("[slurm]\ntiem = \"1:00\"\n");
     site.refuses(&["--on", "slurm"], 2, &["there is no `slurm.tiem`; did you mean `slurm.time`?"]);
     site.write_file("[slurm]\nzzz = 1\n");
     site.refuses(&["--on", "slurm"], 2, &["there is no `slurm.zzz`; the keys of `[slurm]` are ", ", time"]);
+    fs::write(site.dir.path().join("s.toml"), [b'#', 0xff]).unwrap();
+    site.refuses(&[], 2, &["cannot read s.toml", "UTF-8"]);
+    site.write_file("[slurm]\ntime = \"2:00\"\n");
+    site.refuses(&["--on", "slurm"], 2, &["slurm.grace is 120 s"]);
     site.write_file("[ray]\ncpus = 0\n");
     site.refuses(&["--on", "ray"], 2, &["ray.cpus must be a whole number of at least 1, not 0"]);
     assert!(!site.out().exists());
@@ -432,7 +740,121 @@ fn without_ray_its_cluster_or_its_storage_the_message_says_so() {
     let (exit, message) = said(&ray, &["--storage", "/proc/epo"], None);
     assert!(exit == 74 && message.contains("the storage /proc/epo cannot be written"), "{message}");
     let (exit, message) = said(&ray, &["--storage", "no-such-protocol://x"], None);
-    assert!((exit == 69 || exit == 74) && message.contains("no-such-protocol://x"), "{message}");
+    assert!((exit == 69 || exit == 2) && message.contains("no-such-protocol://x"), "{message}");
+    assert!(!site.out().exists(), "a refusal leaves nothing behind");
+}
+
+/// Fails if the status of a sweep through a storage says that nothing happens: the run folders are on the nodes.
+#[test]
+fn the_status_of_ray_shows_runs_that_are_on_other_machines() {
+    let site = Site::new("");
+    site.change_file("run.steps = 800", "run.steps = 24_000");
+    site.change_file("[0, 1, 2]", "[0]");
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/fake");
+    let mut command = site.command(&["--on", "ray", "--quiet", "--storage", "storage"]);
+    let mut waiting = command.env("PYTHONPATH", &modules).stdout(Stdio::null()).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    loop {
+        let (_, status) = site.json(&["--on", "ray", "--status"]);
+        if status["running"] == 1 && status["runs"][0]["epoch"].as_u64() >= Some(1) {
+            assert!(status["runs"][0]["engine_id"].is_null(), "{status}");
+            break;
+        }
+        let over = waiting.try_wait().unwrap();
+        assert!(over.is_none() && begun.elapsed().as_secs() < 60, "{over:?} {status}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(!site.out().join("runs").exists());
+    assert!(waiting.wait().unwrap().success());
+    let (_, status) = site.json(&["--on", "ray", "--status"]);
+    assert_eq!((&status["done"], &status["running"]), (&1.into(), &0.into()), "{status}");
+}
+
+/// Fails if Ray starts a run through a storage that a local sweep makes at the same time: its folder would be deleted.
+#[test]
+fn ray_with_a_storage_waits_for_a_local_sweep() {
+    let site = Site::new("");
+    site.change_file("run.steps = 800", "run.steps = 8000");
+    site.change_file("[0, 1, 2]", "[0]");
+    let mut local = site.command(&["--quiet"]).stdout(Stdio::null()).spawn().unwrap();
+    while !site.out().join("runs").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // there is no Ray, so it would fail if it started the run
+    let got = site.epo(&["--on", "ray", "--storage", "storage"]);
+    assert!(local.wait().unwrap().success());
+    let said = text(&got.stderr);
+    assert!(code(&got) == 0 && said.contains("waiting for the runs of another process"), "{said}");
+}
+
+/// Fails if the reason why a task on a node ended is lost.
+#[test]
+fn a_full_disk_of_a_node_of_ray_is_named() {
+    let site = Site::new("");
+    let program = site.dir.path().join("full");
+    let script =
+        "#!/bin/sh\ncase \"$*\" in *check*) exit 0;; esac\necho 'error: no space left on device'\nexit 74\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/fake");
+    let mut command = site.command(&["--on", "ray", "--command", program.to_str().unwrap()]);
+    let got = command.env("PYTHONPATH", &modules).output().unwrap();
+    let said = text(&got.stderr);
+    assert!(code(&got) == 74 && said.contains("no space left on device"), "{said}");
+}
+
+/// Fails if a search cannot be cancelled, or if a refusal leaves its folder behind.
+#[test]
+fn a_search_on_slurm_is_shown_and_cancelled() {
+    let site = Site::with_slurm("");
+    site.change_file(
+        "[grid]\nrun.seed = [0, 1, 2]\n",
+        "[tune]\ntrials = 2\nseeds = [0]\n[space]\ntrain.lr = [1e-3, 1e-4]\n",
+    );
+    let tune = |args: &[&str]| site.command_of("tune", &[&["--on", "slurm"], args].concat());
+    fs::write(site.bin().join("refuse"), "sbatch: error: invalid partition").unwrap();
+    let refused = tune(&[]).output().unwrap();
+    assert_eq!((code(&refused), site.out().exists()), (1, false), "{}", text(&refused.stderr));
+    fs::remove_file(site.bin().join("refuse")).unwrap();
+    site.leave_tasks_in_the_queue();
+    let waiting = tune(&[]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while site.arrays() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let status = tune(&["--status"]).output().unwrap();
+    assert!(
+        text(&status.stdout).contains(" queued, 0 failed"),
+        "{}{}",
+        text(&status.stdout),
+        text(&status.stderr)
+    );
+    let cancelled = text(&tune(&["--cancel"]).output().unwrap().stdout);
+    assert!(cancelled.contains("cancelled; those that were running save first"), "{cancelled}");
+    let got = waiting.wait_with_output().unwrap();
+    assert_eq!(code(&got), 75, "{}", text(&got.stderr));
+    assert!(text(&got.stderr).contains("the search is not finished"), "{}", text(&got.stderr));
+}
+
+/// Fails if a round of a search forgets that the search was cancelled.
+#[test]
+fn a_search_that_is_cancelled_between_two_rounds_ends() {
+    let site = Site::with_slurm("");
+    site.change_file(
+        "[grid]\nrun.seed = [0, 1, 2]\n",
+        "[tune]\ntrials = 1\nseeds = [0]\nrungs = [4000]\nmethod = \"random\"\n[space]\ntrain.lr = [1e-3, 1e-4]\n",
+    );
+    site.change_file("run.steps = 800", "run.steps = 5000");
+    // the first round is cancelled by its task at the very end
+    let cancel = format!("{START}; code=$?; [ $job = 2 ] && > \"$dir/../o/slurm/cancelled\"; (exit $code)");
+    site.change_sbatch(START, &cancel);
+    let tune = || site.command_of("tune", &["--on", "slurm"]).output().unwrap();
+    let got = tune();
+    assert_eq!((code(&got), site.arrays()), (75, 1), "{}{}", text(&got.stderr), site.calls());
+    let got = tune();
+    assert_eq!((code(&got), site.arrays()), (0, 2), "{}{}", text(&got.stderr), site.calls());
+    let status = site.command_of("tune", &["--on", "slurm", "--status", "--json"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!((&document["planned"], &document["done"]), (&1.into(), &1.into()), "{document}");
 }
 
 /// Fails if a run that was interrupted on a node is lost or restarted, if its folder does not arrive from the storage,

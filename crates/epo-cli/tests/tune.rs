@@ -80,10 +80,16 @@ fn a_search_that_is_killed_and_continued_has_the_same_trials_and_hashes() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        let status = tune(killed.path(), &["--status"]).output().unwrap();
+        let (table, round) = (text(&status.stdout), text(&status.stderr));
+        assert!(round.contains("go to rung") && table.contains(" planned: "), "{round}{table}");
     }
     let got = document(&tune(killed.path(), &["--json"]).output().unwrap());
     assert_eq!(trials(&got), trials(&want));
     assert_eq!((&got["best"], &got["importance"]), (&want["best"], &want["importance"]));
+
+    let ended = tune(killed.path(), &["--status"]).output().unwrap();
+    assert!(text(&ended.stderr).contains("the search has ended; best trial: "), "{}", text(&ended.stderr));
 
     // a finished trial is the run that was never paused
     let best = want["best"].as_u64().unwrap() as usize;
@@ -99,6 +105,17 @@ fn a_search_that_is_killed_and_continued_has_the_same_trials_and_hashes() {
     let page = std::fs::read_to_string(want["page"].as_str().unwrap()).unwrap();
     assert!(page.contains(&format!("Trial {best} is the best")) && page.contains("train.minibatch"));
     assert!(whole.path().join("out/trials.json").exists());
+}
+
+/// Fails if a search presents a trial above the limit as if it were good.
+#[test]
+fn a_search_without_a_trial_within_the_limit_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FILE.replace("run.steps = 2000", "run.steps = 1000\nrun.limit = 0.001");
+    let file = file.replace("trials = 6", "trials = 1").replace("rungs = [1000]", "rungs = []");
+    std::fs::write(dir.path().join("search.toml"), file).unwrap();
+    let got = tune(dir.path(), &["--quiet"]).output().unwrap();
+    assert!(text(&got.stdout).contains("no trial is within the limit of 0.001"), "{}", text(&got.stdout));
 }
 
 /// Largest number of rows in a record below `runs`.
@@ -120,11 +137,15 @@ fn mistakes_are_told_before_a_run_begins_and_a_dry_run_begins_none() {
     assert!(text(&listed.stderr).contains("other 3 trials depend"), "{}", text(&listed.stderr));
     let as_json = document(&tune(dir.path(), &["--dry-run", "--json"]).output().unwrap());
     assert!(as_json["trials"][2]["train.lr"].as_f64().unwrap() >= 1e-4);
-    let refused = tune(dir.path(), &["--status"]).output().unwrap();
+    let refused = tune(dir.path(), &["--on", "slurm", "--detach"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    let status = tune(dir.path(), &["--status", "--json"]).output().unwrap();
+    assert_eq!((&document(&status)["pending"], &document(&status)["planned"]), (&3.into(), &3.into()));
     for (from, to, says) in [
         ("train.lr", "train.lrr", "did you mean `train.lr`"),
         ("rungs = [1000]", "rungs = [3000]", "`tune.rungs`"),
+        ("rungs = [1000]", "rungs = [400]", "before the first episode has ended"),
+        ("train.minibatch = [50, 100]", "train.envs = [1, 2]", "2 environments need 2000 steps"),
         ("[space]", "[spaces]", "nothing to search"),
         ("low = 1e-4", "low = -1", "must be above 0"),
     ] {

@@ -13,15 +13,14 @@
 //! | [`ray::Ray`] | starts tasks on a Ray cluster; with a storage the nodes need no shared folder |
 //! | [`slurm::Slurm`] | submits job arrays; each task of an array makes one or more runs in the shared folder |
 //!
-//! All engines give each run to `epo train`. The same plan and folder continue where an earlier call stopped, also with
-//! another engine.
+//! All engines execute a run with `epo train`. A call with the same plan and folder continues where
+//! an earlier call stopped, even with another engine.
 
 pub mod local;
 pub mod ray;
 pub mod slurm;
 pub mod task;
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -29,7 +28,10 @@ use std::sync::atomic::AtomicBool;
 use toml::{Table, Value};
 
 use crate::layers::nearest;
-use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, at};
+use crate::sweep::{EngineQueue, MOST_FLAT, Overview, Places, PlannedRun, RunOutcome, at};
+
+/// Maximum number of runs of a sweep that was begun with at most [`MOST_FLAT`] runs and has grown.
+const MOST_GROWN: usize = 4 * MOST_FLAT;
 
 /// The runs to make and the folder that they belong to.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,8 @@ pub struct Plan {
     pub name: String,
     /// The runs, in the order in which they start. Their ids differ.
     pub runs: Vec<PlannedRun>,
+    /// Number of runs that the folder will have. Larger than the number of `runs` if other runs follow, as in a search.
+    pub size: usize,
 }
 
 /// The reason why an engine cannot work. No run is lost: the same call continues the plan.
@@ -79,12 +83,12 @@ pub trait Engine {
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError>;
 
-    /// Returns the tasks that the engine has for this folder, by the name of their run. Default: none.
+    /// Returns the tasks that the engine has for this folder. Default: none.
     ///
     /// # Errors
     /// If the engine does not answer.
-    fn queue(&mut self, _plan: &Plan) -> Result<HashMap<String, EngineTask>, EngineError> {
-        Ok(HashMap::new())
+    fn queue(&mut self, _plan: &Plan) -> Result<EngineQueue, EngineError> {
+        Ok(EngineQueue::default())
     }
 
     /// Removes all runs of this folder from the queue and stops those that are running, which save first.
@@ -152,15 +156,125 @@ fn read_table<T: Default>(name: &'static str, keys: &[Key<T>], table: &Table) ->
     Ok(options)
 }
 
-/// Returns the folder of the next submission, such as `DIR/slurm/0001`.
-fn next_folder(plan: &Plan, engine: &str) -> Result<PathBuf, EngineError> {
+/// Opens the folder of a plan for its runs.
+///
+/// # Errors
+/// If the folder cannot be made, or if it was made for so much smaller a sweep that one of its folders would get too many
+/// entries.
+fn open_places(plan: &Plan) -> Result<Places, EngineError> {
+    let places = Places::open(&plan.dir, plan.size)?;
+    if !places.is_sharded() && plan.size > MOST_GROWN {
+        return Err(EngineError::Usage(format!(
+            "{} was made for at most {MOST_FLAT} runs and cannot take {}: choose another folder with --out",
+            plan.dir.display(),
+            plan.size
+        )));
+    }
+    Ok(places)
+}
+
+/// Executes a plan. If that fails, an unused folder is removed.
+fn or_discard<T>(plan: &Plan, execute: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    let new = !plan.dir.exists();
+    execute().inspect_err(|_| discard_unused(&plan.dir, new))
+}
+
+/// Removes the files that a sweep or a search begins with, if there is nothing else in its folder: an engine that refuses
+/// leaves nothing behind. `new` says whether the folder itself did not exist before.
+pub(crate) fn discard_unused(dir: &Path, new: bool) {
+    const FIRST: [&str; 3] = ["layout", "plan.json", "tune.toml"];
+    for engine in ["slurm", "ray"] {
+        let _ = std::fs::remove_dir(dir.join(engine)); // fails if it is not empty
+    }
+    let mut entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    if entries.all(|entry| FIRST.iter().any(|name| entry.file_name() == *name)) {
+        for name in FIRST {
+            let _ = std::fs::remove_file(dir.join(name));
+        }
+        if new {
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+}
+
+/// Returns the path of the next submission, such as `DIR/slurm/0001`, and of the newest one, if there is one.
+fn next_folder(plan: &Plan, engine: &str) -> Result<(PathBuf, Option<PathBuf>), EngineError> {
     let root = absolute(&plan.dir)?.join(engine);
     let entries = std::fs::read_dir(&root).into_iter().flatten().filter_map(Result::ok);
     let newest = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
-    Ok(root.join(format!("{:04}", newest.unwrap_or(0) + 1)))
+    let folder = |number: u32| root.join(format!("{number:04}"));
+    Ok((folder(newest.unwrap_or(0) + 1), newest.map(folder)))
+}
+
+/// Makes the folder of the next submission. Of several processes that do this at once, each gets a folder of its own.
+fn make_next_folder(plan: &Plan, engine: &str) -> Result<PathBuf, EngineError> {
+    loop {
+        let (folder, _) = next_folder(plan, engine)?;
+        std::fs::create_dir_all(folder.parent().unwrap_or(&folder)).map_err(at(&folder))?;
+        match std::fs::create_dir(&folder) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder.clone()).map_err(|e| at(&folder)(e).into()),
+        }
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, EngineError> {
     let path = std::path::absolute(path).map_err(at(path))?;
     Ok(path.canonicalize().unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(dir: &Path, size: usize) -> Plan {
+        Plan { dir: dir.to_owned(), name: "s".into(), runs: Vec::new(), size }
+    }
+
+    /// Fails if the first part of a large search decides the layout, or if a small sweep may grow without limit.
+    #[test]
+    fn no_folder_gets_ten_thousand_entries() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open_places(&plan(&dir.path().join("search"), 10_000)).unwrap().is_sharded());
+        let small = dir.path().join("small");
+        assert!(!open_places(&plan(&small, 10)).unwrap().is_sharded());
+        assert!(open_places(&plan(&small, MOST_GROWN)).is_ok());
+        let said = open_places(&plan(&small, MOST_GROWN + 1)).unwrap_err();
+        assert!(matches!(said, EngineError::Usage(_)) && said.to_string().contains("--out"), "{said}");
+    }
+
+    /// Fails if two processes that submit at the same time get the same folder.
+    #[test]
+    fn each_process_gets_a_folder_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path(), 1);
+        let folders: std::collections::BTreeSet<PathBuf> = std::thread::scope(|scope| {
+            let make = || {
+                scope.spawn(|| (0..20).map(|_| make_next_folder(&plan, "slurm").unwrap()).collect::<Vec<_>>())
+            };
+            let threads: Vec<_> = (0..4).map(|_| make()).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(folders.len(), 80);
+    }
+
+    /// Fails if a refusal leaves a folder behind, or removes results.
+    #[test]
+    fn only_an_unused_folder_is_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("o");
+        for (more, new, stays) in
+            [("", true, false), ("", false, true), ("journal", true, true), ("slurm/0001", true, true)]
+        {
+            open_places(&plan(&out, 1)).unwrap();
+            std::fs::create_dir_all(out.join("slurm").join("../").join(more)).unwrap();
+            discard_unused(&out, new);
+            assert_eq!(
+                (out.exists(), out.join("layout").exists()),
+                (stays, !more.is_empty()),
+                "{more} {new}"
+            );
+            let _ = std::fs::remove_dir_all(&out);
+        }
+    }
 }

@@ -24,6 +24,9 @@ pub(crate) fn print(plan: &Plan, engine: &mut dyn Engine, json: bool, watch: boo
             Err(EngineError::Unavailable(why) | EngineError::Refused(why)) if last.is_some() => {
                 tell!("{why}");
                 pause(&stop);
+                if stop.load(Relaxed) {
+                    return Ok(());
+                }
                 continue;
             }
             queue => queue?,
@@ -56,7 +59,7 @@ fn pause(stop: &std::sync::atomic::AtomicBool) {
 const MOST_ROWS: usize = 200;
 
 fn text(status: &Status) -> String {
-    let header = ["Run", "State", "Task", "Epoch"].map(str::to_owned);
+    let header = ["Run", "State", "Task", "Reason", "Epoch"].map(str::to_owned);
     // runs that need attention come first: failed, running, queued, pending, done
     let order = |state| match state {
         PlannedState::Failed => 0,
@@ -70,10 +73,11 @@ fn text(status: &Status) -> String {
     let row = |run: &&epo_lab::sweep::RunStatus| {
         let state = format!("{:?}", run.state).to_lowercase();
         let epoch = format!("{} of {}", run.epoch, run.epochs);
-        [run.id.clone(), state, run.engine_id.clone().unwrap_or_default(), epoch]
+        let reason = run.message.clone().filter(|_| run.state == PlannedState::Queued);
+        [run.id.clone(), state, run.engine_id.clone().unwrap_or_default(), reason.unwrap_or_default(), epoch]
     };
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().take(MOST_ROWS).map(row)).collect();
-    let mut lines = output::table(&rows, 3);
+    let mut lines = output::table(&rows, 4);
     if runs.len() > MOST_ROWS {
         lines.push(format!("and {} more runs (--json lists all)", runs.len() - MOST_ROWS));
     }
@@ -95,5 +99,6 @@ fn text(status: &Status) -> String {
             output::count(status.not_in_plan, "further run")
         ));
     }
+    lines.extend(status.problems.iter().cloned());
     lines.join("\n")
 }

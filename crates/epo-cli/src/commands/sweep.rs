@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use epo_lab::engine::local::Local;
 use epo_lab::engine::ray::{Ray, RayOptions};
-use epo_lab::engine::slurm::{Resources, Slurm};
+use epo_lab::engine::slurm::{Resources, Slurm, forget_cancel, is_cancelled};
 use epo_lab::engine::{Engine, EngineError, Plan};
 use epo_lab::sweep::{Overview, Places, PlanError, PlannedRun, RunOutcome, SweepFile};
 use epo_report::RunResults;
@@ -109,7 +109,8 @@ pub(crate) struct EngineOptions {
     /// Path or URL through which run folders are transferred if the nodes of a Ray cluster share no folder
     #[arg(long, value_name = "PLACE")]
     storage: Option<String>,
-    /// Number of times that a task is started again after a time limit, a preemption or the loss of its node [default: 20]
+    /// Maximum number of times that a run is started again after a time limit, a preemption or the loss of its node
+    /// [default: 20]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
 }
@@ -138,7 +139,6 @@ impl EngineOptions {
             ("--print-script", self.print_script),
             ("--script", self.script.is_some()),
             ("--detach", self.detach),
-            ("--cancel", self.cancel),
         ];
         let cluster = [("--cpus", self.cpus.is_some()), ("--retries", self.retries.is_some())];
         let ray = [("--storage", self.storage.is_some())];
@@ -187,7 +187,8 @@ impl SweepOptions {
         (jobs, (cores / jobs).max(1))
     }
 
-    /// Returns the engine that executes the runs of `plan`. `tables` has the tables of the engines, such as `[slurm]`.
+    /// Returns the engine for a plan of `runs` runs. `tables` contains the tables of the engines,
+    /// such as `[slurm]`.
     pub(crate) fn engine(&self, runs: usize, tables: &SweepFile) -> anyhow::Result<Box<dyn Engine>> {
         self.engine.check()?;
         match self.engine.on {
@@ -221,24 +222,40 @@ impl SweepOptions {
         Ok(Ray { options, program, python, retry: self.retry_failed })
     }
 
-    /// Returns an error for options that do anything but execute runs. For commands whose runs depend on
-    /// results.
-    pub(crate) fn only_execute(&self, command: &str) -> anyhow::Result<()> {
+    /// Returns an error for options that a search does not have, because its runs depend on earlier results.
+    pub(crate) fn check_search(&self) -> anyhow::Result<()> {
         let engine = &self.engine;
         let others = [
-            ("--status", engine.status),
-            ("--cancel", engine.cancel),
             ("--print-script", engine.print_script),
             ("--script", engine.script.is_some()),
             ("--detach", engine.detach),
         ];
         match others.iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(EngineError::Usage(format!(
-                "`epo {command}` has no {option}: which runs it makes depends on the results of earlier ones"
+                "`epo tune` has no {option}: which runs it makes depends on the results of earlier ones"
             ))
             .into()),
             None => Ok(()),
         }
+    }
+
+    /// Whether to print the state of the runs instead of executing them.
+    pub(crate) fn asks_for_status(&self) -> bool {
+        self.engine.status
+    }
+
+    /// Prints the state of the runs of a plan.
+    pub(crate) fn print_status(&self, plan: &Plan, tables: &SweepFile) -> anyhow::Result<()> {
+        let mut engine = self.engine(plan.runs.len(), tables)?;
+        status::print(plan, &mut *engine, self.json, self.engine.watch)
+    }
+
+    /// Removes the runs of a folder from the queue, if that was asked for. Returns whether it was.
+    pub(crate) fn cancels(&self, plan: &Plan, tables: &SweepFile) -> anyhow::Result<bool> {
+        if self.engine.cancel {
+            cancel(plan, &mut *self.engine(0, tables)?, self.json)?;
+        }
+        Ok(self.engine.cancel)
     }
 
     fn slurm(&self, tables: &SweepFile) -> anyhow::Result<Slurm> {
@@ -257,7 +274,8 @@ impl SweepOptions {
 
     fn program(&self) -> anyhow::Result<Vec<OsString>> {
         match &self.command {
-            // a path is found from every folder; a plain name is searched in PATH
+            // a path is made absolute, so that it is valid in every folder; a plain name is looked
+            // up in PATH
             Some(command) if command.to_string_lossy().contains('/') => {
                 Ok(vec![std::path::absolute(command).context("cannot find the program")?.into()])
             }
@@ -269,8 +287,7 @@ impl SweepOptions {
 
 /// Runs all configurations of a sweep file.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
-        .with_context(|| format!("cannot read {}", args.file.display()))?;
+    let text = read_file(&args.file)?;
     let wrong = |PlanError(mistakes)| {
         let named = mistakes.iter().map(|mistake| format!("{}: {mistake}", args.file.display()));
         usage(PlanError(named.collect()))
@@ -289,14 +306,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let stem = args.file.file_stem().unwrap_or("sweep".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
-    let plan = Plan { name: stem.to_string_lossy().into_owned(), dir: out.clone(), runs };
+    let plan = Plan { name: stem.to_string_lossy().into_owned(), dir: out.clone(), size: runs.len(), runs };
     let Some(summary) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     output::print(&if args.how.json { serde_json::to_string_pretty(&summary)? } else { summary.text() })?;
     if summary.done > 0 && summary.pending == 0 && !args.how.quiet {
-        let (program, out) = (output::program(), out.display());
-        tell!("for curves and tables, run: {program} report '{out}/runs' --out '{out}/report'");
+        let (program, runs) = (output::program(), output::quoted(&out.join("runs")));
+        tell!(
+            "for curves and tables, run: {program} report {runs} --out {}",
+            output::quoted(&out.join("report"))
+        );
     }
     Ok(summary.code())
+}
+
+/// Reads the file of a sweep or a search. A file that is not text counts as wrong usage.
+pub(crate) fn read_file(path: &Path) -> anyhow::Result<String> {
+    let text = epo_core::read_text(path, epo_core::MOST_TEXT_BYTES);
+    let text = text.map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => anyhow::Error::new(Exit(Code::Usage)).context(e),
+        _ => e.into(),
+    });
+    text.with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Returns an error with the exit code for wrong usage; a wrong sweep file counts as such.
@@ -320,25 +350,25 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
         output::print(how.slurm(file)?.preview(plan)?.trim_end())?;
         return Ok(None);
     }
-    if how.engine.cancel {
-        let runs = engine.cancel(plan)?;
-        output::print(&match how.json {
-            true => json!({"cancelled": runs}).to_string(),
-            false => format!("{} cancelled; those that were running save first", output::count(runs, "run")),
-        })?;
+    if how.cancels(plan, file)? {
         return Ok(None);
     }
-    if how.engine.status {
-        status::print(plan, &mut *engine, how.json, how.engine.watch)?;
+    if how.asks_for_status() {
+        how.print_status(plan, file)?;
         return Ok(None);
     }
+    forget_cancel(&plan.dir)?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut screen = Screen::new(how.quiet);
-    let mut written = None;
+    let (mut written, mut refused) = (None, (0, String::new()));
     let outcomes = engine.execute(plan, &stop, &mut |overview| {
         // not earlier: an engine that refuses must leave no folder behind
-        written.get_or_insert_with(|| epo_lab::sweep::write_plan(&plan.dir, &plan.runs));
+        written.get_or_insert_with(|| {
+            let written = epo_lab::sweep::write_plan(&plan.dir, &plan.runs);
+            written.inspect_err(|e| tell!("the plan of the sweep cannot be written: {e}"))
+        });
         screen.show(overview);
+        refused = (overview.refused, overview.note.clone());
     });
     screen.clear();
     let out = &plan.dir;
@@ -352,11 +382,17 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
     if pending > 0 {
         let runs = output::count(pending, "run");
         match engine.name() {
-            "slurm" if out.join("slurm/cancelled").exists() => {
+            "slurm" if is_cancelled(out) => {
                 tell!(
                     "{runs} not finished, because the sweep was cancelled; the same command submits them again"
                 );
             }
+            "slurm" if refused.0 > 0 => tell!(
+                "{runs} not finished, and {} of them not submitted, because Slurm has not accepted them ({}). Run the \
+                 same command again later: it submits them",
+                refused.0,
+                refused.1
+            ),
             "slurm" => tell!(
                 "{runs} not finished; Slurm continues them. The same command waits for them, --status shows them, \
                  --cancel ends them"
@@ -364,7 +400,24 @@ pub(crate) fn execute(plan: &Plan, file: &SweepFile, how: &SweepOptions) -> anyh
             _ => tell!("{runs} not finished; run the same command again to continue"),
         }
     }
-    Ok(Some(Summary { out: out.to_owned(), done, failed, pending, detached: how.engine.detach, runs: rows }))
+    Ok(Some(Summary {
+        out: out.to_owned(),
+        done,
+        failed,
+        pending,
+        submitted: how.engine.detach && refused.0 == 0,
+        runs: rows,
+    }))
+}
+
+/// Removes the runs of a folder from the queue of the engine, and prints their number.
+fn cancel(plan: &Plan, engine: &mut dyn Engine, json: bool) -> anyhow::Result<()> {
+    let runs = engine.cancel(plan)?;
+    output::print(&match json {
+        true => json!({"cancelled": runs}).to_string(),
+        false => format!("{} cancelled; those that were running save first", output::count(runs, "run")),
+    })?;
+    Ok(())
 }
 
 /// The results of a sweep. `epo sweep --json` prints it in serialised form.
@@ -373,10 +426,10 @@ pub(crate) struct Summary {
     out: PathBuf,
     done: usize,
     failed: usize,
-    pending: usize,
-    /// Whether the command returned as soon as the runs were submitted.
+    pub(crate) pending: usize,
+    /// Whether the command returned as soon as all runs were submitted.
     #[serde(skip)]
-    detached: bool,
+    submitted: bool,
     runs: Vec<RunEntry>,
 }
 
@@ -443,7 +496,7 @@ impl Summary {
         match (self.pending, self.failed) {
             (0, 0) => Code::Done,
             (0, _) => Code::Failed,
-            _ if self.detached => Code::Done,
+            _ if self.submitted => Code::Done,
             _ => Code::Interrupted,
         }
     }
@@ -492,6 +545,13 @@ impl Screen {
     }
 
     pub(crate) fn show(&mut self, overview: &Overview) {
+        // printed even with `--quiet`
+        for line in &overview.news {
+            match &self.bar {
+                Some(bar) => bar.println(line),
+                None => tell!("{line}"),
+            }
+        }
         if let Some(bar) = &self.bar {
             bar.set_message(block(overview));
             bar.tick();
@@ -526,6 +586,9 @@ fn headline(o: &Overview) -> String {
     }
     if o.queued > 0 {
         line += &format!(", {} queued", o.queued);
+    }
+    if o.refused > 0 {
+        line += &format!(", {} not submitted", o.refused);
     }
     if o.elsewhere > 0 {
         line += &format!(", {} in other processes", o.elsewhere);

@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use epo_lab::engine::EngineError;
-use epo_lab::sweep::Places;
+use epo_lab::engine::slurm::forget_cancel;
+use epo_lab::engine::{EngineError, Plan};
+use epo_lab::sweep::{Places, RunOutcome, StatusReader};
 use epo_lab::tune::{
-    Found, Importance, Range, Round, SearchMethod, Trial, TrialResult, TuneError, TuneFile, importance,
-    search,
+    Found, Importance, Range, Round, SearchMethod, Trial, TrialResult, TuneError, TuneFile, follow,
+    importance, search,
 };
 use epo_report::history::read_run;
 use epo_report::search::{SearchParameter, SearchReport, SearchResult, SearchTrial};
 use serde::Serialize;
 use serde_json::json;
 
-use super::sweep::{Screen, SweepOptions};
+use super::sweep::{Screen, SweepOptions, read_file};
 use crate::exit::{Code, Exit};
 use crate::output;
 
@@ -89,17 +90,25 @@ struct RunEntry {
 
 /// Runs the search that the file describes, and writes the result.
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let text = epo_core::read_text(&args.file, epo_core::MOST_TEXT_BYTES)
-        .with_context(|| format!("cannot read {}", args.file.display()))?;
+    let text = read_file(&args.file)?;
     let file = TuneFile::parse(&text).map_err(|why| usage(&args.file, &why))?;
     if args.dry_run {
         return list(&file, args.how.json);
     }
     let stem = args.file.file_stem().unwrap_or("tune".as_ref());
     let out = args.out.unwrap_or_else(|| Path::new("runs").join(stem));
-    args.how.only_execute("tune")?;
+    args.how.check_search()?;
+    let name = stem.to_string_lossy().into_owned();
+    let all = Plan { dir: out.clone(), name, runs: Vec::new(), size: 0 };
+    if args.how.cancels(&all, file.engines())? {
+        return Ok(Code::Done);
+    }
+    if args.how.asks_for_status() {
+        return status(&file, &out, &args.how);
+    }
+    forget_cancel(&out)?; // once: a later round must not forget a `--cancel` of the search
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
-    let mut execute = |plan: &epo_lab::engine::Plan, round: &Round| {
+    let mut execute = |plan: &Plan, round: &Round| {
         let mut engine = args.how.engine(plan.runs.len(), file.engines()).map_err(engine_error)?;
         if !args.how.quiet {
             tell!("{}", describe(round, file.trials));
@@ -130,6 +139,37 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         (true, Some(_)) => Code::Done,
         (true, None) => Code::Failed,
     })
+}
+
+/// Prints the state of the runs of the round that a search is at.
+fn status(file: &TuneFile, out: &Path, how: &SweepOptions) -> anyhow::Result<Code> {
+    let mut last: Option<Plan> = None;
+    let mut read = |plan: &Plan, round: &Round| {
+        last = Some(plan.clone());
+        let outcomes = || -> Result<Vec<RunOutcome>, EngineError> {
+            let mut reader = StatusReader::open(&plan.dir, &plan.runs)?;
+            (0..plan.runs.len()).try_for_each(|index| reader.outcome(index).map(drop))?;
+            Ok(reader.finish()?)
+        };
+        let found = outcomes()?;
+        if !found.iter().any(|outcome| matches!(outcome, RunOutcome::Pending)) {
+            return Ok(found);
+        }
+        if !how.quiet {
+            tell!("{}", describe(round, file.trials));
+        }
+        how.print_status(plan, file.engines()).map_err(engine_error)?;
+        outcomes()
+    };
+    let found = follow(file, out, &mut read).map_err(failed)?;
+    if found.finished {
+        let best = found.best().and_then(best_line).unwrap_or_else(|| "no trial reached its end".to_owned());
+        tell!("the search has ended; {best}");
+        if let (true, Some(plan)) = (how.json, last) {
+            how.print_status(&plan, file.engines())?; // the last round
+        }
+    }
+    Ok(Code::Done)
 }
 
 /// Prints the trials of the first generation.
@@ -303,7 +343,7 @@ fn best_line(trial: &Trial) -> Option<String> {
     let result = trial.results.last()?;
     let within = if result.mean.feasible() { "within" } else { "above" };
     Some(format!(
-        "best so far: trial {}, return {:.2}, cost {:.2} ({within} the limit), at {} steps",
+        "best trial: {}, return {:.2}, cost {:.2} ({within} the limit), at {} steps",
         trial.number, result.mean.ret, result.mean.cost, result.steps
     ))
 }
@@ -332,6 +372,13 @@ fn text(file: &TuneFile, found: &Found, summary: &Summary) -> String {
         if let Some(failure) = &trial.failure {
             lines.push(format!("trial {} failed: {failure}", trial.number));
         }
+    }
+    if let Some(result) = found.best().and_then(|best| best.results.last()).filter(|r| !r.mean.feasible()) {
+        lines.push(format!(
+            "no trial is within the limit of {}; the best one exceeds it by {:.2}",
+            result.mean.limit,
+            result.mean.cost - result.mean.limit
+        ));
     }
     lines.push(format!("page: {}", summary.page.display()));
     if let Some(config) = &summary.config {

@@ -84,10 +84,13 @@ def refused(done, name, code, text):
     print(f"  {name}: code {code}, {done.stderr.strip().splitlines()[-1]}", flush=True)
 
 
-def hashes(sweep):
-    """Returns the hash of the newest checkpoint of every run, and fails if a row of a run was written twice."""
+def hashes(sweep, only=None):
+    """Returns the hash of the newest checkpoint of every run, or of those in `only`, and fails if a row of a run was
+    written twice. The runs must have stopped: a row is written before its checkpoint."""
     found = {}
     for run in sweep.glob("runs/*/*"):
+        if only is not None and run.name not in only:
+            continue
         newest = max(path for path in (run / "checkpoint").iterdir() if path.name.isdigit())
         found[run.name] = json.loads((newest / "manifest.json").read_text())["hash"]
         epochs = [line.split(",")[0] for line in (run / "progress.csv").read_text().splitlines()[1:]]

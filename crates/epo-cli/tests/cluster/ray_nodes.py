@@ -314,9 +314,12 @@ def main():
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--venv", default=str(ROOT / "target/python/ray"))
     parser.add_argument("--wheel")
+    parser.add_argument("--required", action="store_true", help="fail if Ray cannot be installed")
     args = parser.parse_args()
     if Path(sys.prefix) != Path(args.venv).resolve():
         python = environment(Path(args.venv).resolve())
+        if python is None and args.required:
+            sys.exit("error: Ray cannot be installed")
         if python is None:
             print("\n!!! SKIPPED: sweeps on Ray: it cannot be installed\n", file=sys.stderr)
             return

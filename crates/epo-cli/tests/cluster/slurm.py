@@ -62,8 +62,16 @@ class Cluster:
         sh(str(HERE / "slurm-cluster.sh"), what, str(self.folder), *more)
 
     def hurry(self):
-        """Starts tasks that were put back into the queue at once. Slurm would let them wait for two minutes."""
+        """Starts tasks that were put back into the queue at once. Slurm would let them wait for two minutes.
+
+        A controller that was killed gives ids of jobs a second time, and then drains the nodes that still know them. An
+        administrator would make them available again, and so does this thread.
+        """
         while not self.stopping.wait(1):
+            for line in sh("sinfo", "-h", "-N", "-o", "%N|%E", check=False).splitlines():
+                node, reason = line.split("|", 1)
+                if reason == "Duplicate jobid":
+                    sh("scontrol", "update", f"nodename={node}", "state=resume", check=False)
             for line in sh("squeue", "-h", "-r", "-t", "PD", "-o", "%i|%r", check=False).splitlines():
                 job, reason = line.split("|", 1)
                 if reason.startswith("BeginTime"):
@@ -219,6 +227,13 @@ class Test:
         assert starts > 2, "no time limit hit"
         print(f"time limit: 2 runs in {starts} starts, same hashes", flush=True)
 
+        # runs that never finish are started again once, and then they have failed
+        endless = self.write(10_000_000, '[slurm]\ngrace = 40\ntime = "00:01:00"\n', seeds=1)
+        done, _ = sweep(self.epo, endless, self.root / "retries", "--on", "slurm", "--retries", "1")
+        assert done.returncode == 1 and "after 2 starts" in done.stdout + done.stderr, done
+        print("retries: failed after two starts", flush=True)
+        file = self.write(self.long_steps(), '[slurm]\ngrace = 30\ntime = "00:01:00"\n', seeds=1)
+
         # cancel: the runs save, the same command continues them
         more = ["--on", "slurm", "--time", "1:00:00"]
         done, _ = sweep(self.epo, file, self.root / "cancel", *more, "--detach")
@@ -322,6 +337,15 @@ class Test:
         assert (out / "slurm/bad-nodes/n3").exists(), "the node without the library is not noted"
         print("  one node without the library: noted, same hashes", flush=True)
 
+        # the same with many runs: the node does not take task after task
+        many = self.write(4000, '[slurm]\nsetup = "[ $SLURMD_NODENAME = n3 ] && export MUJOCO_LIB_DIR=/nowhere"\n', seeds=12)
+        done, _ = sweep(self.epo, many, self.root / "hole", *slurm)
+        expect(done, "slurm, many runs and a node without the library")
+        logs = [path.read_text() for path in (self.root / "hole").glob("slurm/*/log/*.txt")]
+        taken = sum("cannot make the runs" in text for text in logs)
+        assert 0 < taken <= 6, f"the node took {taken} tasks"
+        print(f"  many runs and a node without the library: it took {taken} tasks", flush=True)
+
         # the file changes while its runs are in the queue: new runs are added, the others are counted
         file.write_text(BASE.format(steps=self.long_steps(), seeds=[0]))
         done, _ = sweep(self.epo, file, self.root / "changed", *slurm, "--detach")
@@ -331,7 +355,7 @@ class Test:
         assert "2 further runs in the queue that the sweep file does not have" in status, status
         done, _ = sweep(self.epo, file, self.root / "changed", *slurm)
         expect(done, "slurm, changed file")
-        got = hashes(self.root / "changed")
+        got = hashes(self.root / "changed", only=want)  # the others still run
         assert all(got.get(run) == hash for run, hash in want.items()), "a hash differs after the file was changed"
         sh("scancel", "--user=root")
         self.cluster.wait_for_empty_queue()
@@ -363,8 +387,11 @@ def main():
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--required", action="store_true", help="fail if Slurm cannot be installed")
     args = parser.parse_args()
     if not install(allowed=not args.quick):
+        if args.required:
+            sys.exit("error: Slurm cannot be installed (this needs root and a package registry)")
         print("\n!!! SKIPPED: sweeps on a real Slurm: it is not installed, or this is not root; `./check long` installs it\n",
               file=sys.stderr)
         return

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
 
-use super::{Engine, EngineError, Plan};
+use super::{Engine, EngineError, Plan, open_places};
 use crate::sweep::{DriveOptions, Overview, RunOutcome, drive};
 
-/// Runs are child processes of this one. Setting `stop` lets them save and ends them.
+/// Executes runs as child processes of this process. If `stop` is set, the runs save and end.
 #[derive(Clone, Debug)]
 pub struct Local {
     /// Maximum number of runs at the same time.
@@ -30,8 +30,11 @@ impl Engine for Local {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError> {
+        open_places(plan)?;
         let Self { jobs, threads, program, retry } = self.clone();
-        let options = DriveOptions { dir: plan.dir.clone(), jobs, threads, program, retry, patient: false };
+        let (patient, count_starts) = (false, false);
+        let dir = plan.dir.clone();
+        let options = DriveOptions { dir, jobs, threads, program, retry, patient, count_starts };
         Ok(drive(&plan.runs, &options, stop, observe)?)
     }
 }

@@ -8,6 +8,7 @@
 //! DIR/ray/0001/driver.py, ray.json  the driver and its settings
 //! DIR/ray/0001/tasks-*.jsonl        the runs of each task
 //! DIR/ray/0001/driver.txt           messages of Ray
+//! DIR/ray/0001/running.json         the runs in execution, for `--status`
 //! ```
 //! Without a storage, the nodes share the folder of the sweep. With a storage, run folders are transferred
 //! through it.
@@ -26,9 +27,17 @@ use serde_json::json;
 use toml::Table;
 
 use super::task::{TaskFolder, TaskSettings};
-use super::{Engine, EngineError, Key, Plan, next_folder, read_table};
-use crate::sweep::{Overview, Places, PlannedRun, RunOutcome, Running, StatusReader, at, last_lines};
+use super::{
+    Engine, EngineError, Key, Plan, make_next_folder, next_folder, open_places, or_discard, read_table,
+};
+use crate::sweep::{
+    EngineQueue, EngineTask, Overview, Places, PlannedRun, RunOutcome, Running, StatusReader, at, last_lines,
+};
 
+/// File in the folder of a submission that lists the runs in execution; rewritten about once per second.
+const RUNNING: &str = "running.json";
+/// Time after which a driver that rewrites no [`RUNNING`] counts as dead.
+const SILENT: Duration = Duration::from_secs(60);
 const DRIVER: &str = include_str!("ray_driver.py");
 
 /// Requirements of the runs on a Ray cluster. The table `[ray]` of a sweep file has these keys.
@@ -44,7 +53,7 @@ pub struct RayOptions {
     pub cpus: u32,
     /// Maximum number of runs at the same time. Default: as many as the cluster has cores for.
     pub at_once: Option<u32>,
-    /// Number of times that a run is started again after the loss of its node or an interruption. Default: 20.
+    /// Maximum number of times that a run is started again after the loss of its node or an interruption. Default: 20.
     pub retries: u32,
     /// Interval, in seconds, at which new checkpoints are copied to the storage. Default: 10.
     pub sync: u32,
@@ -91,7 +100,7 @@ impl RayOptions {
     }
 }
 
-/// Executes runs on a Ray cluster. Setting `stop` lets the runs save and ends them.
+/// Executes runs on a Ray cluster. If `stop` is set, the runs save and end.
 #[derive(Clone, Debug)]
 pub struct Ray {
     /// Requirements of the runs.
@@ -127,21 +136,36 @@ impl Engine for Ray {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError> {
-        let places = Places::open(&plan.dir, plan.runs.len())?;
+        or_discard(plan, || self.start_and_wait(plan, stop, observe))
+    }
+
+    fn queue(&mut self, plan: &Plan) -> Result<EngineQueue, EngineError> {
+        let (_, newest) = next_folder(plan, "ray")?;
+        Ok(EngineQueue {
+            tasks: newest.map(|folder| running(&folder)).unwrap_or_default(),
+            ..EngineQueue::default()
+        })
+    }
+}
+
+impl Ray {
+    /// Starts the runs that are not done and waits for them.
+    fn start_and_wait(
+        &self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Overview),
+    ) -> Result<Vec<RunOutcome>, EngineError> {
+        let places = open_places(plan)?;
         let mut reader = StatusReader::open(&plan.dir, &plan.runs)?;
         if self.retry {
             reader.forgive_failed()?;
         }
-        let mut open = Vec::new();
-        for index in 0..plan.runs.len() {
-            if reader.outcome(index)?.is_none() {
-                open.push(index);
-            }
-        }
-        if open.is_empty() {
+        let open = self.open_runs(plan, &mut reader, stop, observe)?;
+        if open.is_empty() || stop.load(Relaxed) {
             return Ok(reader.finish()?);
         }
-        let folder = next_folder(plan, "ray")?;
+        let folder = make_next_folder(plan, "ray")?;
         self.write(plan, &places, &open, &folder)?;
         let log = folder.join("driver.txt");
         let mut child = Command::new(&self.python)
@@ -152,6 +176,7 @@ impl Engine for Ray {
             .stderr(File::create(&log).map_err(at(&log))?)
             .env("RAY_DEDUP_LOGS", "0")
             .spawn()
+            .inspect_err(|_| drop(fs::remove_dir_all(&folder)))
             .map_err(|e| match e.kind() {
                 io::ErrorKind::NotFound => EngineError::Unavailable(format!(
                     "there is no `{}`: `--on ray` needs a Python with the package ray (set ray.python in the sweep file)",
@@ -173,7 +198,7 @@ impl Engine for Ray {
         });
         let mut board =
             Board { steps: HashMap::new(), begun: HashMap::new(), running: Vec::new(), note: String::new() };
-        let (mut asked, mut failure) = (false, None);
+        let (mut asked, mut ready, mut failure) = (false, false, None);
         let status = loop {
             if stop.load(Relaxed) && !asked {
                 asked = true;
@@ -182,13 +207,17 @@ impl Engine for Ray {
             loop {
                 match events.recv_timeout(Duration::from_millis(200)) {
                     Ok(Event::Ready { nodes, cpus }) => {
+                        ready = true;
                         board.note = format!("Ray has {nodes} nodes with {cpus} cores")
                     }
-                    Ok(Event::Progress { runs, running }) => board.tell(runs, running),
+                    Ok(Event::Progress { runs, running }) => {
+                        board.tell(runs, running);
+                        let _ = board.write(&folder); // only `--status` reads it
+                    }
                     Ok(Event::Warning { message }) => board.note = message,
                     Ok(Event::Ended { task }) => {
                         if let Some(&index) = open.get(task) {
-                            reader.outcome(index)?;
+                            let _ = reader.outcome(index); // read again at the end
                         }
                     }
                     Ok(Event::Error { kind, message }) => failure = Some((kind, message)),
@@ -201,6 +230,7 @@ impl Engine for Ray {
             }
         };
         let _ = reading.join();
+        let _ = fs::remove_file(folder.join(RUNNING));
         for event in events.try_iter() {
             if let Event::Error { kind, message } = event {
                 failure = Some((kind, message));
@@ -212,6 +242,9 @@ impl Engine for Ray {
         match failure {
             _ if asked => {}
             Some((kind, message)) => {
+                if !ready && kind != "failed" {
+                    let _ = fs::remove_dir_all(&folder); // the message says all
+                }
                 return Err(match kind.as_str() {
                     "unavailable" => EngineError::Unavailable(message),
                     "usage" => EngineError::Usage(message),
@@ -230,9 +263,35 @@ impl Engine for Ray {
         }
         Ok(reader.finish()?)
     }
-}
 
-impl Ray {
+    /// Returns the runs that have not ended. With a storage it first waits for runs that another process makes in the folder
+    /// of the sweep, because a node that takes a run out of the storage does not see the leases in that folder.
+    fn open_runs(
+        &self,
+        plan: &Plan,
+        reader: &mut StatusReader<'_>,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Overview),
+    ) -> Result<Vec<usize>, EngineError> {
+        loop {
+            let (mut open, mut held) = (Vec::new(), 0);
+            for index in 0..plan.runs.len() {
+                if reader.outcome(index)?.is_none() {
+                    open.push(index);
+                    held += usize::from(self.options.storage.is_some() && reader.is_held(index)?);
+                }
+            }
+            if held == 0 || stop.load(Relaxed) {
+                return Ok(open);
+            }
+            let (done, failed) = reader.counts();
+            let note = "waiting for the runs of another process in this folder".to_owned();
+            let total = plan.runs.len();
+            observe(&Overview { total, done, failed, elsewhere: held, note, ..Overview::default() });
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
     fn write(&self, plan: &Plan, places: &Places, open: &[usize], folder: &Path) -> Result<(), EngineError> {
         let tasks: Vec<Vec<&PlannedRun>> = open.iter().map(|&index| vec![&plan.runs[index]]).collect();
         let dir = super::absolute(&plan.dir)?;
@@ -260,6 +319,20 @@ impl Ray {
     }
 }
 
+/// Returns the runs that a driver says it is executing; none if it has said nothing for [`SILENT`].
+fn running(folder: &Path) -> HashMap<String, EngineTask> {
+    let path = folder.join(RUNNING);
+    let age = fs::metadata(&path).and_then(|data| data.modified()).map(|at| at.elapsed().unwrap_or_default());
+    if age.is_ok_and(|age| age > SILENT) {
+        return HashMap::new(); // a time in the future is a difference between two clocks
+    }
+    let text = epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES).unwrap_or_default();
+    let runs: HashMap<String, Option<u64>> = serde_json::from_str(&text).unwrap_or_default();
+    // a task that has reported nothing yet waits for a core
+    let task = |steps: Option<u64>| EngineTask { running: steps.is_some(), steps, ..EngineTask::default() };
+    runs.into_iter().map(|(id, steps)| (id, task(steps))).collect()
+}
+
 /// The reports of the driver so far.
 struct Board {
     /// Newest number of steps by run, and when it was reported.
@@ -278,6 +351,15 @@ impl Board {
             self.steps.insert(id, now);
         }
         self.running = running;
+    }
+
+    /// Writes the running runs for `--status`, each with its steps if they are known.
+    fn write(&self, folder: &Path) -> io::Result<()> {
+        let steps = |id: &String| self.steps.get(id).map(|(steps, _)| *steps);
+        let runs: BTreeMap<&String, Option<u64>> = self.running.iter().map(|id| (id, steps(id))).collect();
+        let (part, path) = (folder.join(".running"), folder.join(RUNNING));
+        fs::write(&part, serde_json::to_string(&runs)?).map_err(at(&part))?;
+        fs::rename(&part, &path).map_err(at(&path))
     }
 
     fn overview(&self, plan: &Plan, reader: &StatusReader<'_>) -> Overview {
@@ -305,5 +387,26 @@ impl Board {
         let ended = overview.done + overview.failed + overview.queued + overview.running.len();
         overview.queued += overview.total.saturating_sub(ended);
         overview
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// Fails if a clock that is ahead hides the runs of a driver, or if a dead driver seems to execute runs.
+    #[test]
+    fn runs_of_a_driver_are_shown_until_it_is_silent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(running(dir.path()).is_empty());
+        let file = File::create(dir.path().join(RUNNING)).unwrap();
+        fs::write(dir.path().join(RUNNING), r#"{"a": 400, "b": null}"#).unwrap();
+        let now = SystemTime::now();
+        for (time, count) in [(now, 2), (now + SILENT * 2, 2), (now - SILENT * 2, 0)] {
+            file.set_modified(time).unwrap();
+            assert_eq!(running(dir.path()).len(), count, "{time:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ JSON document per line:
 
     {"event": "ready", "nodes": 3, "cpus": 6}
     {"event": "progress", "runs": {"<run>": ["<node>", <steps>]}}
-    {"event": "ended", "task": 0, "code": 0}                the exit code of `epo work`
+    {"event": "ended", "task": 0}
     {"event": "error", "kind": "unavailable", "message": "…"}   then the program ends
 
 Without a storage the nodes work in the folder of the sweep, which they share. With a storage a node works in a folder
@@ -523,7 +523,9 @@ def drive(folder):
                         arrive(storage, run["id"], settings)
                     except OSError as error:
                         problem = Fail("io", f"{run['id']} cannot be taken out of the storage: {error}")
-            emit("ended", task=number, code=code)
+            if code not in (0, 1) and problem is None:  # not the outcome of a run, such as a full disk
+                problem = Fail("io" if code == 74 else "failed", said.removeprefix("error: "))
+            emit("ended", task=number)
         try:
             runs, warnings = ray.get(board.take.remote(), timeout=5)
         except Exception:  # the actor is being started again on another node

@@ -3,16 +3,15 @@
 //! ```text
 //! DIR/slurm/0001/script.sh     the script that `sbatch` gets
 //! DIR/slurm/0001/tasks-*.jsonl the runs of each task
-//! DIR/slurm/0001/check.txt     output of the check job: can a node make the runs?
+//! DIR/slurm/0001/check.txt     output of the check job, which tests whether a node can make the runs
 //! DIR/slurm/0001/log/K.txt     output of task K
 //! ```
-//! Slurm's `squeue` says which tasks wait and which run; tasks are identified by the path of their script. The
-//! run folders alone say what is done. So the process that submitted may end at any time, and the same call
-//! attaches to the tasks again.
+//! Slurm's `squeue` lists the tasks that wait or run; tasks are identified by the path of their
+//! script. Only the run folders determine which runs are done. So the process that submitted the
+//! tasks may end at any time, and a later call of the same command attaches to them again.
 //!
 //! A run that has to stop (time limit, preemption, node drained) saves, ends with exit code 75, and its task is put back
 //! into the queue by the script. A task that vanishes without finishing its runs is submitted again.
-
 //!
 //! | file | content |
 //! |---|---|
@@ -26,7 +25,7 @@ mod resources;
 mod script;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -38,9 +37,9 @@ use self::commands::{QueueLine, never_starts, queue_line, run, sbatch};
 pub use self::resources::Resources;
 use self::script::{job_name, plain_path};
 use self::watch::Watch;
-use super::task::{TaskFolder, TaskSettings};
-use super::{Engine, EngineError, Plan, absolute, next_folder};
-use crate::sweep::{EngineTask, Overview, Places, PlannedRun, RunOutcome, StatusReader, at, last_lines};
+use super::task::{OTHER_VERSION, TaskFolder, TaskSettings};
+use super::{Engine, EngineError, Plan, absolute, make_next_folder, open_places, or_discard};
+use crate::sweep::{EngineQueue, EngineTask, Overview, PlannedRun, RunOutcome, StatusReader, at, last_lines};
 
 /// Maximum number of tasks of one array. Slurm's default limit (`MaxArraySize`) is one more.
 const MOST_TASKS: usize = 1000;
@@ -57,7 +56,15 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// Slurm keeps such tasks for a long time if its controller was killed at the moment when they ended. A task
 /// needs a part of this time before its first run, for the commands of `setup` and to start.
 const IDLE_TASK: Duration = Duration::from_secs(300);
-/// Executes runs on a Slurm cluster. Setting `stop` leaves the tasks in the queue.
+/// File that `--cancel` makes: no process submits tasks, and no task goes back to the queue, while it exists.
+const CANCELLED: &str = "slurm/cancelled";
+/// Folder with a file for each node that cannot make the runs.
+const BAD_NODES: &str = "slurm/bad-nodes";
+/// What to do about tasks that can never start.
+const OTHER_RESOURCES: &str =
+    "Ask for other resources (time, cpus, mem, partition, account) and run the same command";
+
+/// Executes runs on a Slurm cluster. If `stop` is set, the tasks stay in the queue.
 #[derive(Clone, Debug)]
 pub struct Slurm {
     /// Resources that the tasks request.
@@ -68,59 +75,82 @@ pub struct Slurm {
     pub retry: bool,
     /// Whether to return as soon as the tasks are submitted. Default: false.
     pub detach: bool,
-    /// Text of a script that is submitted instead of the engine's own; it was made from [`Slurm::script`].
+    /// Script to submit instead of the engine's own: a copy of [`Slurm::script`] that the user has
+    /// changed. Default: `None`.
     pub own_script: Option<String>,
 }
 
 impl Slurm {
-    /// Submits tasks for the given runs, in arrays of at most [`MOST_TASKS`] tasks, and returns the number of runs that
-    /// were submitted. The first array waits for a check job if `check` is set.
-    ///
-    /// A site may limit the number of jobs. If an array is refused after another was accepted, the remaining
-    /// runs are not submitted.
+    /// Submits tasks for the given runs, in arrays of at most [`MOST_TASKS`] tasks. All arrays wait for a check job if
+    /// `check` is set. Returns the submissions, and Slurm's message if it refused an array after it accepted another:
+    /// a site may limit the number of jobs.
     fn submit(
         &self,
         plan: &Plan,
         runs: &[usize],
         check: bool,
-        submissions: &mut Vec<Submission>,
-    ) -> Result<usize, EngineError> {
-        let mut submitted = 0;
-        let mut dependency: Option<String> = None;
+        queue: &[QueueLine],
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Submission>, Option<String>), EngineError> {
+        let mut waits = Waits { check: None, arrays: Vec::new() };
+        if self.resources.at_once.is_some() {
+            waits.arrays = arrays(queue.iter().filter(|line| line.task.is_some()));
+        }
+        let mut submissions = Vec::new();
         for part in runs.chunks(MOST_TASKS * self.resources.pack as usize) {
-            let folder = next_folder(plan, "slurm")?;
-            let job = |dependency: &mut Option<String>| -> Result<(), EngineError> {
-                let (script, common) = self.prepare(plan, part, &folder)?;
-                if check && dependency.is_none() {
-                    let mut arguments = common.clone();
-                    arguments.push(format!("--job-name={}-check", job_name(plan)));
-                    arguments.push(format!("--output={}/check.txt", plain_path(&folder)?));
-                    *dependency = Some(sbatch(&arguments, &script)?);
-                }
-                let tasks = part.len().div_ceil(self.resources.pack as usize);
-                let mut arguments = [common, self.array_arguments(&folder, tasks)?].concat();
-                if let Some(job) = &dependency {
-                    arguments.push(format!("--dependency=afterok:{job}"));
-                    arguments.push("--kill-on-invalid-dep=yes".to_owned());
-                }
-                sbatch(&arguments, &script).map(drop)
-            };
-            let checking = check && dependency.is_none();
-            match job(&mut dependency) {
-                Ok(()) => {
-                    submissions.push(Submission { folder, check: checking });
-                    submitted += part.len();
-                }
+            let check = check && submissions.is_empty();
+            let folder = make_next_folder(plan, "slurm")?;
+            match self.submit_array(plan, part, &folder, check, &mut waits, stop) {
+                Ok(()) => submissions.push(Submission { folder, check, runs: part.to_vec() }),
                 Err(e) => {
-                    if let Some(job) = dependency.filter(|_| checking) {
-                        let _ = run("scancel", &[job]); // its array does not exist
+                    // without an answer Slurm may have accepted the array, and its tasks need the folder and the check
+                    let unsure = matches!(e, EngineError::Unavailable(_)) || stop.load(Relaxed);
+                    if !unsure {
+                        if let Some(job) = waits.check.filter(|_| check) {
+                            let _ = run("scancel", &[job]); // its array does not exist
+                        }
+                        let _ = fs::remove_dir_all(&folder); // no task refers to it
                     }
-                    let _ = fs::remove_dir_all(&folder); // no task refers to it
-                    return if submitted > 0 { Ok(submitted) } else { Err(e) };
+                    return match (submissions.is_empty(), e) {
+                        (false, e) => Ok((submissions, Some(e.to_string()))),
+                        (true, EngineError::Refused(why)) => {
+                            Err(EngineError::Refused(why + &self.excluded_note(plan)))
+                        }
+                        (true, e) => Err(e),
+                    };
                 }
             }
         }
-        Ok(submitted)
+        Ok((submissions, None))
+    }
+
+    /// Submits one array, and before it a check job if `check` is set.
+    ///
+    /// With a maximum number of simultaneous tasks, an array waits for the arrays before it, because Slurm applies the
+    /// maximum to each array.
+    fn submit_array(
+        &self,
+        plan: &Plan,
+        runs: &[usize],
+        folder: &Path,
+        check: bool,
+        waits: &mut Waits,
+        stop: &AtomicBool,
+    ) -> Result<(), EngineError> {
+        let (script, common) = self.prepare(plan, runs, folder)?;
+        if check {
+            let mut arguments = common.clone();
+            arguments.push(format!("--job-name={}-check", job_name(plan)));
+            arguments.push(format!("--output={}/check.txt", plain_path(folder)?));
+            waits.check = Some(sbatch(&arguments, &script, stop)?);
+        }
+        let tasks = runs.len().div_ceil(self.resources.pack as usize);
+        let array = [common, self.array_arguments(folder, tasks)?, waits.arguments()].concat();
+        let job = sbatch(&array, &script, stop)?;
+        if self.resources.at_once.is_some() {
+            waits.arrays = vec![job];
+        }
+        Ok(())
     }
 
     /// Writes script and tasks of a submission. Returns the path of the script and the arguments of all its jobs.
@@ -138,29 +168,36 @@ impl Slurm {
         let tasks: Vec<Vec<&PlannedRun>> =
             tasks.map(|task| task.iter().map(|&index| &plan.runs[index]).collect()).collect();
         fs::create_dir_all(folder.join("log")).map_err(at(folder))?;
-        TaskFolder(folder.to_owned()).write(&TaskSettings::new(&absolute(&plan.dir)?), &tasks)?;
+        let retries = Some(self.resources.retries);
+        let settings = TaskSettings { retries, ..TaskSettings::new(&absolute(&plan.dir)?) };
+        TaskFolder(folder.to_owned()).write(&settings, &tasks)?;
         let script = folder.join("script.sh");
         fs::write(&script, text).map_err(at(&script))?;
         let mut arguments = vec!["--parsable".to_owned()];
-        let exclude = self.bad_nodes(plan);
-        if !exclude.is_empty() {
-            arguments.push(format!("--exclude={}", exclude.join(",")));
+        let bad: Vec<String> = bad_nodes(plan).into_keys().collect();
+        if !bad.is_empty() {
+            // an argument replaces the line of the script
+            let exclude = self.resources.excluded().into_iter().chain(bad.iter().map(String::as_str));
+            arguments.push(format!("--exclude={}", exclude.collect::<Vec<_>>().join(",")));
         }
         Ok((script, arguments))
     }
 
-    /// Returns the nodes on which a task found that it cannot work, for example because the MuJoCo library is
-    /// missing.
-    fn bad_nodes(&self, plan: &Plan) -> Vec<String> {
-        let files =
-            fs::read_dir(plan.dir.join("slurm/bad-nodes")).into_iter().flatten().filter_map(Result::ok);
-        let mut nodes: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
-        nodes.sort();
-        nodes
+    /// Returns what to add to a refusal if nodes were excluded; otherwise nothing.
+    fn excluded_note(&self, plan: &Plan) -> String {
+        let nodes: Vec<String> = bad_nodes(plan).into_keys().collect();
+        match nodes.is_empty() {
+            true => String::new(),
+            false => format!(
+                " (excluded, because they cannot make the runs: {}; delete their files in {} to use them again)",
+                nodes.join(", "),
+                plan.dir.join(BAD_NODES).display()
+            ),
+        }
     }
 
-    /// Asks Slurm for the tasks of this sweep. The path of the script tells them from other jobs of the user: a script or
-    /// an option of the user may have changed the name of the job.
+    /// Asks Slurm for the tasks of this sweep. They are identified by the path of their script,
+    /// because the user may have changed the name of the job.
     fn lines(&self, plan: &Plan) -> Result<Vec<QueueLine>, EngineError> {
         let text = run("squeue", &["--noheader", "--array", "--me", "--format=%A|%F|%K|%t|%r|%o"])?;
         let root = absolute(&plan.dir)?.join("slurm");
@@ -177,8 +214,13 @@ impl Slurm {
                 known.insert(&line.folder, TaskFolder(line.folder.clone()).tasks()?);
             }
             for run in known[&*line.folder].get(number).into_iter().flatten() {
-                let task =
-                    EngineTask { id: line.id.clone(), running: line.running, reason: line.reason.clone() };
+                let task = EngineTask {
+                    id: line.id.clone(),
+                    running: line.running,
+                    reason: line.reason.clone(),
+                    log: TaskFolder(line.folder.clone()).log(number),
+                    steps: None,
+                };
                 let entry = found.entry(run.id.clone()).or_insert_with(|| task.clone());
                 if task.running {
                     *entry = task; // a run may be in two tasks after a resubmission; the one that works counts
@@ -188,124 +230,108 @@ impl Slurm {
         Ok(found)
     }
 
-    /// Returns an error if the check job has ended without success.
-    fn verdict(&self, submissions: &[Submission], lines: &[QueueLine]) -> Result<(), EngineError> {
-        for submission in submissions.iter().filter(|s| s.check) {
-            let waits = lines.iter().any(|line| line.task.is_none() && line.folder == submission.folder);
-            if !waits && !submission.folder.join("checked").exists() {
-                let log = submission.folder.join("check.txt");
-                let said = last_lines(&log);
-                let said =
-                    if said.is_empty() { "it wrote no output; was it cancelled?".to_owned() } else { said };
-                return Err(EngineError::Unavailable(format!(
-                    "the check of a node failed, so no run was started: {said} (log: {})",
-                    log.display()
-                )));
+    /// Submits the runs. Returns what was submitted, and the refusal if Slurm accepts no more at present.
+    fn submit_missing(
+        &self,
+        plan: &Plan,
+        missing: &[usize],
+        lines: &[QueueLine],
+        check: bool,
+        first: bool,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Submission>, Option<Refusal>), EngineError> {
+        let (new, why) = match self.submit(plan, missing, check, lines, stop) {
+            Ok(submitted) => submitted,
+            Err(EngineError::Refused(_)) if stop.load(Relaxed) => {
+                (Vec::new(), Some("the submission was interrupted".to_owned()))
+            }
+            // the tasks that are in the queue may use up a limit on the number of jobs
+            Err(EngineError::Refused(why)) if !lines.is_empty() => (Vec::new(), Some(why)),
+            // the controller may be restarting
+            Err(EngineError::Unavailable(why)) if !first => (Vec::new(), Some(why)),
+            Err(e) => return Err(e),
+        };
+        Ok((new, why.map(|why| Refusal { at: Instant::now(), why })))
+    }
+
+    /// Tells `watch` which runs were submitted.
+    fn record(&self, new: Vec<Submission>, watch: &mut Watch, reader: &StatusReader<'_>) {
+        for submission in new {
+            for (task, runs) in submission.runs.chunks(self.resources.pack as usize).enumerate() {
+                let log = TaskFolder(submission.folder.clone()).log(task);
+                runs.iter().for_each(|&run| watch.submitted(run, reader.progress(run).0, log.clone()));
+            }
+            if submission.check {
+                watch.check = Some(submission.folder);
             }
         }
-        Ok(())
     }
 
-    fn cancel_lines(lines: &[QueueLine]) -> Result<(), EngineError> {
-        let arrays: BTreeSet<&str> =
-            lines.iter().map(|line| line.id.split('_').next().unwrap_or(&line.id)).collect();
-        if arrays.is_empty() {
-            return Ok(());
-        }
-        // SIGTERM first: the script lets the runs save. The plain call then removes the tasks that still wait.
-        let arrays: Vec<&str> = arrays.into_iter().collect();
-        let running: Vec<&str> =
-            lines.iter().filter(|line| line.running).map(|line| line.id.as_str()).collect();
-        run("scancel", &[&["--state=PENDING"], &arrays[..]].concat())?;
-        if !running.is_empty() {
-            run("scancel", &[&["--batch", "--signal=TERM"], &running[..]].concat())?;
-        }
-        Ok(())
-    }
-}
-
-/// One call of `sbatch` for an array.
-#[derive(Debug)]
-struct Submission {
-    folder: PathBuf,
-    /// Whether a check job runs before the array.
-    check: bool,
-}
-
-impl Engine for Slurm {
-    fn name(&self) -> &'static str {
-        "slurm"
-    }
-
-    fn execute(
-        &mut self,
+    /// Submits the runs that are not done, and waits for them unless `detach` is set.
+    fn submit_and_wait(
+        &self,
         plan: &Plan,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError> {
         self.resources.check()?;
         let mut lines = self.lines(plan)?; // fails here if there is no Slurm
-        Places::open(&plan.dir, plan.runs.len())?;
+        open_places(plan)?;
+        forget_other_versions(plan);
         let mut reader = StatusReader::open(&plan.dir, &plan.runs)?;
         if self.retry {
             reader.forgive_failed()?;
         }
         let begun = Instant::now();
-        let cancelled = plan.dir.join("slurm/cancelled");
-        match fs::remove_file(&cancelled) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&cancelled)(e).into()),
-            _ => {}
-        }
         let mut watch = Watch::default();
-        let mut submissions: Vec<Submission> = Vec::new();
-        let (mut first, mut refused) = (true, None::<(Instant, String)>);
+        let (mut first, mut refused) = (true, None::<Refusal>);
         'watching: loop {
-            let idle = watch.idle_tasks(plan, &mut reader, &self.by_run(&lines)?, IDLE_TASK)?;
+            if is_cancelled(&plan.dir) {
+                Self::cancel_lines(&self.lines(plan)?)?; // `--cancel` may not have seen what was submitted last
+                break;
+            }
+            let mut queue = self.by_run(&lines)?;
+            let mut idle = watch.idle_tasks(plan, &mut reader, &queue, IDLE_TASK)?;
+            idle.extend(lines.iter().filter(|line| line.is_held()).map(|line| line.id.clone()));
             for id in &idle {
                 let _ = run("scancel", &[id]); // it may have ended meanwhile
             }
             lines.retain(|line| !idle.contains(&line.id));
-            let queue = self.by_run(&lines)?;
-            self.verdict(&submissions, &lines)?;
-            let again = refused.as_ref().is_none_or(|(at, _)| at.elapsed() > REFUSED_PAUSE);
-            let missing = if again { watch.missing(plan, &mut reader, &queue, first)? } else { Vec::new() };
-            if !missing.is_empty() {
-                let check = !submissions.iter().any(|submission| submission.check);
-                let submitted = match self.submit(plan, &missing, check, &mut submissions) {
-                    Ok(submitted) => submitted,
-                    // the tasks that are in the queue may use up a limit on the number of jobs
-                    Err(EngineError::Refused(why)) if !lines.is_empty() => {
-                        refused = Some((Instant::now(), why));
-                        0
+            queue.retain(|_, task| !idle.contains(&task.id));
+            if let Some(why) = watch.check.as_ref().and_then(|folder| failed_check(folder, &lines)) {
+                return Err(EngineError::Unavailable(why));
+            }
+            if refused.as_ref().is_none_or(|refusal| refusal.at.elapsed() > REFUSED_PAUSE) {
+                let missing = watch.missing(plan, &mut reader, &queue, first, self.resources.retries)?;
+                if !missing.is_empty() {
+                    let check = watch.check.is_none();
+                    let (new, refusal) = self.submit_missing(plan, &missing, &lines, check, first, stop)?;
+                    self.record(new, &mut watch, &reader);
+                    refused = refusal;
+                    if is_cancelled(&plan.dir) {
+                        continue; // cancelled while `sbatch` worked
                     }
-                    // the controller may be restarting
-                    Err(EngineError::Unavailable(why)) if !first => {
-                        refused = Some((Instant::now(), why));
-                        0
-                    }
-                    Err(e) => return Err(e),
-                };
-                missing[submitted..].iter().for_each(|index| watch.not_submitted(*index));
-                if submitted == missing.len() {
-                    refused = None;
-                } else if submitted > 0 {
-                    refused = Some((Instant::now(), "Slurm takes no more jobs at present".to_owned()));
                 }
             }
             let mut overview = watch.overview(plan, &mut reader, &queue, &lines, self.resources.pack)?;
-            if let Some((_, why)) = &refused {
-                overview.note.clone_from(why);
+            overview.news = watch.new_bad_nodes(bad_nodes(plan));
+            match &refused {
+                Some(refusal) if overview.refused > 0 => {
+                    overview.note.clone_from(&refusal.why);
+                    overview.news.extend(watch.new_refusal(&refusal.why));
+                }
+                _ => refused = None, // another command may have submitted the runs
             }
             observe(&overview);
             let open = overview.total - overview.done - overview.failed;
-            if open == 0 || (first && self.detach) || stop.load(Relaxed) || cancelled.exists() {
+            if open == 0 || (first && self.detach) || stop.load(Relaxed) {
                 break;
             }
             if let (false, Some(reason)) = (first, never_starts(&lines)) {
                 Self::cancel_lines(&lines)?;
+                let excluded = self.excluded_note(plan);
                 return Err(EngineError::Refused(format!(
-                    "Slurm will never start these tasks (reason: {reason}); they are cancelled. Ask for other resources \
-                     (time, cpus, mem, partition, account) and run the same command"
+                    "Slurm will never start these tasks (reason: {reason}){excluded}; they are cancelled. {OTHER_RESOURCES}"
                 )));
             }
             first = false;
@@ -322,7 +348,7 @@ impl Engine for Slurm {
                         let note = format!("no answer from Slurm for {seconds} s: {why}");
                         observe(&Overview { note, ..overview.clone() });
                         wait(POLL, stop);
-                        if stop.load(Relaxed) || cancelled.exists() {
+                        if stop.load(Relaxed) || is_cancelled(&plan.dir) {
                             break 'watching;
                         }
                     }
@@ -330,24 +356,164 @@ impl Engine for Slurm {
                 }
             };
         }
-        let mut outcomes = reader.finish()?;
-        for (index, end) in watch.given_up {
-            let log = Places::find(&plan.dir)?.journal(&plan.runs[index].id).join("log");
-            outcomes[index] = RunOutcome::Failed(end, log);
-        }
-        Ok(outcomes)
+        Ok(reader.finish()?)
     }
 
-    fn queue(&mut self, plan: &Plan) -> Result<HashMap<String, EngineTask>, EngineError> {
-        Ok(self.by_run(&self.lines(plan)?)?)
+    fn cancel_lines(lines: &[QueueLine]) -> Result<(), EngineError> {
+        let arrays = arrays(lines.iter());
+        if arrays.is_empty() {
+            return Ok(());
+        }
+        // SIGTERM first: the script lets the runs save. The plain call then removes the tasks that still wait.
+        let arrays: Vec<&str> = arrays.iter().map(String::as_str).collect();
+        let running: Vec<&str> =
+            lines.iter().filter(|line| line.started).map(|line| line.id.as_str()).collect();
+        run("scancel", &[&["--state=PENDING"], &arrays[..]].concat())?;
+        if !running.is_empty() {
+            run("scancel", &[&["--batch", "--signal=TERM"], &running[..]].concat())?;
+        }
+        Ok(())
+    }
+}
+
+/// One call of `sbatch` for an array.
+#[derive(Debug)]
+struct Submission {
+    folder: PathBuf,
+    /// Whether a check job runs before the array.
+    check: bool,
+    /// The runs of its tasks.
+    runs: Vec<usize>,
+}
+
+/// The jobs that an array waits for.
+#[derive(Debug)]
+struct Waits {
+    /// The check job, which must succeed.
+    check: Option<String>,
+    /// Earlier arrays, which must end.
+    arrays: Vec<String>,
+}
+
+impl Waits {
+    /// Returns the arguments of `sbatch`.
+    fn arguments(&self) -> Vec<String> {
+        let check = self.check.iter().map(|job| format!("afterok:{job}"));
+        let arrays = self.arrays.iter().map(|job| format!("afterany:{job}"));
+        let jobs: Vec<String> = check.chain(arrays).collect();
+        match jobs.is_empty() {
+            true => Vec::new(),
+            false => vec![format!("--dependency={}", jobs.join(",")), "--kill-on-invalid-dep=yes".to_owned()],
+        }
+    }
+}
+
+/// Runs that Slurm did not accept.
+#[derive(Debug)]
+struct Refusal {
+    at: Instant,
+    why: String,
+}
+
+/// Returns the ids of the jobs that queue lines belong to.
+fn arrays<'a>(lines: impl Iterator<Item = &'a QueueLine>) -> Vec<String> {
+    let ids: BTreeSet<&str> = lines.map(|line| line.id.split('_').next().unwrap_or(&line.id)).collect();
+    ids.into_iter().map(str::to_owned).collect()
+}
+
+/// Returns the nodes on which a task found that it cannot work, for example because the MuJoCo library is missing, each
+/// with a message.
+fn bad_nodes(plan: &Plan) -> BTreeMap<String, String> {
+    let files = fs::read_dir(plan.dir.join(BAD_NODES)).into_iter().flatten().filter_map(Result::ok);
+    let message = |file: fs::DirEntry| {
+        let why = epo_core::read_text(&file.path(), epo_core::MOST_TEXT_BYTES).unwrap_or_default();
+        let path = file.path();
+        let text = format!("{why}; the node is excluded (delete {} to use it again)", path.display());
+        Some((file.file_name().into_string().ok()?, text))
+    };
+    files.filter_map(message).collect()
+}
+
+/// Gives nodes with another version of the program a new chance: their program, or this one, may have been replaced.
+fn forget_other_versions(plan: &Plan) {
+    for file in fs::read_dir(plan.dir.join(BAD_NODES)).into_iter().flatten().filter_map(Result::ok) {
+        let why = epo_core::read_text(&file.path(), epo_core::MOST_TEXT_BYTES).unwrap_or_default();
+        if why.contains(OTHER_VERSION) {
+            let _ = fs::remove_file(file.path()); // if it stays, the node stays excluded
+        }
+    }
+}
+
+/// Whether the sweep in this folder was cancelled, and no command has continued it since.
+pub fn is_cancelled(dir: &Path) -> bool {
+    dir.join(CANCELLED).exists()
+}
+
+/// Lets a command continue a sweep that was cancelled.
+///
+/// # Errors
+/// If the mark of the cancelled sweep cannot be removed.
+pub fn forget_cancel(dir: &Path) -> io::Result<()> {
+    let file = dir.join(CANCELLED);
+    match fs::remove_file(&file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&file)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the newest submission whose check job has started.
+fn last_check(plan: &Plan) -> Result<Option<PathBuf>, EngineError> {
+    let entries = fs::read_dir(absolute(&plan.dir)?.join("slurm")).into_iter().flatten();
+    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
+    Ok(folders.filter(|folder| folder.join("check.txt").exists()).max())
+}
+
+/// Returns a message if the check job of a submission has ended without success.
+fn failed_check(folder: &Path, lines: &[QueueLine]) -> Option<String> {
+    let waits = lines.iter().any(|line| line.task.is_none() && line.folder == folder);
+    if waits || folder.join("checked").exists() {
+        return None;
+    }
+    let log = folder.join("check.txt");
+    let said = last_lines(&log);
+    let said = if said.is_empty() { "it wrote no output; was it cancelled?" } else { &said };
+    Some(format!("the check of a node failed, so no run was started: {said} (log: {})", log.display()))
+}
+
+impl Engine for Slurm {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+
+    fn execute(
+        &mut self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Overview),
+    ) -> Result<Vec<RunOutcome>, EngineError> {
+        or_discard(plan, || self.submit_and_wait(plan, stop, observe))
+    }
+
+    fn queue(&mut self, plan: &Plan) -> Result<EngineQueue, EngineError> {
+        let lines = self.lines(plan)?;
+        let mut problems: Vec<String> = bad_nodes(plan).into_values().collect();
+        let checking = lines.iter().any(|line| line.task.is_none());
+        if !checking && !is_cancelled(&plan.dir) {
+            problems.extend(last_check(plan)?.and_then(|folder| failed_check(&folder, &lines)));
+        }
+        problems.extend(never_starts(&lines).map(|reason| {
+            format!("Slurm will never start these tasks (reason: {reason}): --cancel removes them. {OTHER_RESOURCES}")
+        }));
+        Ok(EngineQueue { tasks: self.by_run(&lines)?, problems })
     }
 
     fn cancel(&mut self, plan: &Plan) -> Result<usize, EngineError> {
-        let lines = self.lines(plan)?;
-        let root = plan.dir.join("slurm");
-        if root.is_dir() {
-            fs::write(root.join("cancelled"), "").map_err(at(&root))?; // an attached process does not submit again
+        // the file first: an attached process that submits after the queue was listed sees it and cancels its tasks
+        let file = plan.dir.join(CANCELLED);
+        if plan.dir.join("slurm").is_dir() {
+            fs::write(&file, "").map_err(at(&file))?;
         }
+        let lines = self.lines(plan)?;
         Self::cancel_lines(&lines)?;
         Ok(self.by_run(&lines)?.len())
     }

@@ -17,10 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use super::EngineError;
 use crate::runs;
-use crate::sweep::{DriveOptions, Overview, PlannedRun, RunOutcome, at, drive};
+use crate::sweep::{DriveOptions, Overview, PlannedRun, RunOutcome, StatusReader, at, drive};
 
 /// Number of tasks in one file.
 const TASKS_PER_FILE: usize = 100;
+/// Part of the message of a task on a machine that cannot make its runs.
+pub(super) const BAD_NODE: &str = "cannot make the runs";
+/// Part of the message of a task on a machine with another version of the program.
+pub(super) const OTHER_VERSION: &str = "its program has version";
 /// Maximum length of a file of tasks, in bytes.
 const MOST_BYTES: u64 = 1 << 28;
 
@@ -35,12 +39,15 @@ pub struct TaskSettings {
     pub dir: PathBuf,
     /// Version of the program that made the plan. Another version refuses the task.
     pub version: String,
+    /// Maximum number of times that a run is started again; `None` if the engine counts them itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
 }
 
 impl TaskSettings {
     /// Settings of the tasks that this program submits.
     pub fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+        Self { dir: dir.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), retries: None }
     }
 }
 
@@ -131,14 +138,11 @@ impl TaskFolder {
     /// # Errors
     /// [`EngineError::Unavailable`] with the reason.
     pub fn check(&self, runs: &[PlannedRun], node: &str) -> Result<PathBuf, EngineError> {
-        let no = |why: String| EngineError::Unavailable(format!("node {node} cannot make the runs: {why}"));
+        let no = |why: String| EngineError::Unavailable(format!("node {node} {BAD_NODE}: {why}"));
         let settings = self.settings().map_err(|e| no(e.to_string()))?;
         let version = env!("CARGO_PKG_VERSION");
         if settings.version != version {
-            return Err(no(format!(
-                "its program has version {version}, the plan was made by {}",
-                settings.version
-            )));
+            return Err(no(format!("{OTHER_VERSION} {version}, the plan was made by {}", settings.version)));
         }
         for run in runs {
             let config = crate::config::ResolvedRun::from_layers(Some(&run.config), &[])
@@ -165,15 +169,53 @@ impl TaskFolder {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Overview),
     ) -> Result<Vec<RunOutcome>, EngineError> {
-        self.settings()?; // a missing folder has its own message
+        let settings = self.settings()?; // a missing folder has its own message
         let runs = self.task(task)?;
         let dir = self.check(&runs[..runs.len().min(1)], &options.node)?;
         let jobs = options.cpus.clamp(1, runs.len().max(1));
         let threads = (options.cpus / jobs).max(1);
         let program = options.program.clone();
-        let options = DriveOptions { dir, jobs, threads, program, retry: false, patient: true };
-        Ok(drive(&runs, &options, stop, observe)?)
+        let count_starts = settings.retries.is_some();
+        let options = DriveOptions { dir, jobs, threads, program, retry: false, patient: true, count_starts };
+        let outcomes = drive(&runs, &options, stop, observe)?;
+        match settings.retries {
+            Some(retries) if !self.0.join("../cancelled").exists() => {
+                self.give_up(&runs, &settings.dir, retries, &self.log(task))
+            }
+            _ => Ok(outcomes),
+        }
     }
+
+    /// Returns the outcomes of runs. Those that have used up their retries have failed.
+    fn give_up(
+        &self,
+        runs: &[PlannedRun],
+        dir: &Path,
+        retries: u32,
+        log: &Path,
+    ) -> Result<Vec<RunOutcome>, EngineError> {
+        let mut reader = StatusReader::open(dir, runs)?;
+        for index in 0..runs.len() {
+            if reader.outcome(index)?.is_none()
+                && !reader.is_held(index)?
+                && let Some(why) = used_up(reader.starts(index), retries)
+            {
+                reader.give_up(index, &why, Some(log.to_owned()))?;
+            }
+        }
+        Ok(reader.finish()?)
+    }
+
+    /// Returns the file with the output of a task on Slurm.
+    pub(super) fn log(&self, task: usize) -> PathBuf {
+        self.0.join(format!("log/{task}.txt"))
+    }
+}
+
+/// Returns the reason why a run is not started again, if it has used up its retries.
+pub(super) fn used_up(starts: u32, retries: u32) -> Option<String> {
+    (starts > retries)
+        .then(|| format!("the run has not finished after {starts} starts (--retries {retries})"))
 }
 
 fn file_name(number: usize) -> String {

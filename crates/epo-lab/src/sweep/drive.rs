@@ -51,6 +51,8 @@ pub struct DriveOptions {
     /// Whether a repeated SIGTERM is ignored by the runs, instead of ending them at once. For engines that signal every
     /// process of a task. Default: false.
     pub patient: bool,
+    /// Whether the journal counts how often a run is started. Default: false.
+    pub count_starts: bool,
 }
 
 /// A run that this driver is executing.
@@ -88,6 +90,10 @@ pub struct Overview {
     pub stopping: bool,
     /// Message about the engine, such as that its controller does not answer. Empty if there is none.
     pub note: String,
+    /// Number of runs that the engine refused for the present. They are submitted later.
+    pub refused: usize,
+    /// Messages that are shown once.
+    pub news: Vec<String>,
 }
 
 /// Outcome of a run.
@@ -226,8 +232,8 @@ impl Driver<'_> {
 
     /// Starts free runs up to the maximum number of jobs, and reads the results of other drivers from the journal.
     ///
-    /// In a sweep of thousands of runs, all runs are checked only so often that the checks take 5 % of the
-    /// time.
+    /// Checking all runs of a large sweep takes time. The next check of all runs therefore starts
+    /// after twenty times the duration of the last one, so checks take about 5 % of the time.
     fn start_free(&mut self) -> io::Result<()> {
         let whole = self.looked.is_none_or(|(at, took)| at.elapsed() >= took * 20);
         let begun = Instant::now();
@@ -253,7 +259,7 @@ impl Driver<'_> {
             match standing {
                 Claim::Done(ended) => self.fates[index] = Some(RunOutcome::Done(ended)),
                 Claim::Failed(ended) => {
-                    self.fates[index] = Some(RunOutcome::Failed(ended, self.journal.folder(id).join("log")));
+                    self.fates[index] = Some(self.journal.failed(id, ended));
                 }
                 Claim::Held => self.elsewhere += usize::from(whole),
                 Claim::Free(number) if self.jobs.len() < self.options.jobs => {
@@ -313,10 +319,12 @@ impl Driver<'_> {
             }
         };
         let process = Process::of(child.id());
-        let mut job = Job { index, held, child, process, began: Instant::now(), first: None, last: None };
-        self.journal.beat(&mut job.held, &job.process)?; // writes the child into the lease at once
-        self.jobs.push(job);
-        Ok(())
+        // first of all: after an error, the children of all jobs are killed
+        self.jobs.push(Job { index, held, child, process, began: Instant::now(), first: None, last: None });
+        if self.options.count_starts {
+            self.journal.count_start(&run.id)?;
+        }
+        self.beat_job(self.jobs.len() - 1) // writes the child into the lease at once
     }
 
     /// Records the results of children that have ended. Returns whether any child has ended.
@@ -332,6 +340,7 @@ impl Driver<'_> {
                 seconds: job.began.elapsed().as_secs_f64(),
                 message: String::new(),
                 until: self.runs[job.index].until.filter(|&until| until < self.runs[job.index].steps),
+                log: None,
             };
             match status.code() {
                 Some(0) => {
@@ -365,11 +374,18 @@ impl Driver<'_> {
                 job.last = Some((steps, Instant::now()));
                 job.first = job.first.or(job.last);
             }
-            if !self.journal.beat(&mut job.held, &job.process)? {
-                let mut job = self.jobs.remove(i);
-                job.child.kill()?; // the new holder continues from the last checkpoint
-                job.child.wait()?;
-            }
+            self.beat_job(i)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the heartbeat of a job, or kills its child if another driver has taken over the run.
+    fn beat_job(&mut self, i: usize) -> io::Result<()> {
+        let job = &mut self.jobs[i];
+        if !self.journal.beat(&mut job.held, &job.process)? {
+            let mut job = self.jobs.remove(i);
+            job.child.kill()?; // the new holder continues from the last checkpoint
+            job.child.wait()?;
         }
         Ok(())
     }
@@ -401,8 +417,7 @@ impl Driver<'_> {
             queued: 0,
             running,
             eta: (speed > 0.0).then(|| left as f64 / speed),
-            stopping: false,
-            note: String::new(),
+            ..Overview::default()
         }
     }
 }
@@ -423,12 +438,13 @@ fn free_log(folder: &Path) -> io::Result<Option<File>> {
 /// Sends SIGTERM to a child.
 pub(crate) fn terminate(child: &Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // an error is ignored: the child may have ended by itself in the meantime
+        // an error is ignored, because the child may already have ended
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
 }
 
-/// Makes this process receive SIGTERM when its driver dies, if a sweep started it (Linux only). `epo` calls this first.
+/// Makes this process receive SIGTERM when its driver dies, if a sweep started it (Linux only).
+/// `epo` calls this function before anything else.
 pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
     if std::env::var_os(CHILD).is_some() {
@@ -469,7 +485,8 @@ pub(crate) fn last_row(progress: &Path) -> Option<(u64, u32)> {
     Some((number("TotalEnvSteps")? as u64, number("Train/Epoch").map_or(0, |epoch| epoch as u32 + 1)))
 }
 
-fn tail(path: &Path, bytes: u64) -> io::Result<String> {
+/// Returns the end of a file, of at most this many bytes.
+pub(crate) fn tail(path: &Path, bytes: u64) -> io::Result<String> {
     let mut file = epo_core::open_file(path, MOST_RECORD_BYTES)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
@@ -539,7 +556,15 @@ mod tests {
         let script = dir.join("fake.sh");
         fs::write(&script, FAKE).unwrap();
         let program = vec!["sh".into(), script.into()];
-        DriveOptions { dir: dir.to_owned(), jobs, threads: 1, program, retry: false, patient: false }
+        DriveOptions {
+            dir: dir.to_owned(),
+            jobs,
+            threads: 1,
+            program,
+            retry: false,
+            patient: false,
+            count_starts: false,
+        }
     }
 
     fn lines(path: &Path) -> Vec<String> {

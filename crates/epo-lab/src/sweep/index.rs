@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn end() -> RunEnd {
-        RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None }
+        RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None, log: None }
     }
 
     fn finish(places: &Places, run: &PlannedRun) {

@@ -1,5 +1,5 @@
-//! The journal of a sweep: it assigns each run to one process. Several processes, also on several machines, can share a
-//! sweep folder. No run is done twice, and none is lost.
+//! The journal of a sweep: it assigns each run to one process. Several processes, even on several
+//! machines, can share a sweep folder. No run is done twice, and none is lost.
 //!
 //! ```text
 //! journal/<run>/given.toml     the configuration that `epo train` is given
@@ -8,7 +8,10 @@
 //! journal/<run>/done.json      result of a finished run; written to a temporary file and renamed
 //! journal/<run>/failed.json    result of a failed run, written in the same way
 //! journal/<run>/log            output of the run
+//! journal/<run>/starts         how often a cluster has started the run
 //! ```
+//! A process that takes over a run removes all leases but its own and the one before it. A finished run has no lease.
+//!
 //! A process may take over a run in three cases:
 //! - The holder has released its lease.
 //! - The holder and its child process ran on this machine and both have ended.
@@ -23,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::drive::RunOutcome;
 use super::places::{Places, at};
 
 /// A lease of another machine may be taken over if it has not changed for this time.
@@ -91,6 +95,9 @@ pub struct RunEnd {
     /// `None` if it was trained to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
+    /// File that shows why the run failed; `None` if it is the log of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
 }
 
 impl RunEnd {
@@ -192,17 +199,7 @@ impl Journal {
 
     /// Returns number and text of the lease with the highest number.
     fn newest(&self, id: &str) -> io::Result<Option<(u32, String)>> {
-        let folder = self.folder(id);
-        let entries = match fs::read_dir(&folder) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            entries => entries.map_err(at(&folder))?,
-        };
-        let mut newest = None;
-        for entry in entries {
-            let name = entry?.file_name();
-            newest = newest.max(name.to_str().and_then(|n| n.strip_prefix("lease-")?.parse::<u32>().ok()));
-        }
-        let Some(number) = newest else { return Ok(None) };
+        let Some(number) = self.leases(id)?.into_iter().max() else { return Ok(None) };
         // on a shared disk, a lease may be unreadable while it is replaced; it is then treated as half-written
         let lease = epo_core::read_text(&self.lease_path(id, number), MOST_LEASE_BYTES);
         Ok(Some((number, lease.unwrap_or_default())))
@@ -228,6 +225,12 @@ impl Journal {
         }
         let held = OwnLease { id: id.to_owned(), number, beat: 0 };
         self.write_lease(&held, None, false)?;
+        // a process with an old number may make a lease again that was removed
+        if !self.still_mine(&held)? {
+            let _ = fs::remove_file(&path);
+            return Ok(None);
+        }
+        self.remove_leases(id, number.saturating_sub(1));
         // the run may have ended after its state was read and before the lease was made
         let done = self.ended(id, "done.json")?.is_some_and(|ended| ended.reached(until));
         if done || self.ended(id, "failed.json")?.is_some() {
@@ -263,12 +266,65 @@ impl Journal {
         }
         let text = serde_json::to_string(ended)?;
         self.replace(&held.id, if failed { "failed.json" } else { "done.json" }, &text)?;
-        self.release(held) // so that a failed run is free at once when it is retried
+        if !failed {
+            self.forget(&held.id, "starts")?; // a paused run counts anew when it is continued
+        }
+        if !failed && ended.until.is_none() {
+            self.remove_leases(&held.id, u32::MAX);
+            return Ok(());
+        }
+        self.release(held) // so that a failed or paused run is free at once when it is continued
     }
 
-    /// Deletes the record that a run failed, so that it is tried again.
+    /// Removes the leases below a number. An error is ignored: an old lease only takes space.
+    fn remove_leases(&self, id: &str, below: u32) {
+        for number in self.leases(id).unwrap_or_default().into_iter().filter(|number| *number < below) {
+            let _ = fs::remove_file(self.lease_path(id, number));
+        }
+    }
+
+    /// Returns the numbers of all leases of a run.
+    fn leases(&self, id: &str) -> io::Result<Vec<u32>> {
+        let folder = self.folder(id);
+        let entries = match fs::read_dir(&folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(at(&folder))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            found.extend(name.to_str().and_then(|n| n.strip_prefix("lease-")?.parse::<u32>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// Records that a run failed which no process holds.
+    pub(super) fn give_up(&self, id: &str, ended: &RunEnd) -> io::Result<()> {
+        let folder = self.folder(id);
+        fs::create_dir_all(&folder).map_err(at(&folder))?;
+        self.replace(id, "failed.json", &serde_json::to_string(ended)?)
+    }
+
+    /// Returns the outcome of a failed run.
+    pub(super) fn failed(&self, id: &str, ended: RunEnd) -> RunOutcome {
+        let log = ended.log.clone().unwrap_or_else(|| self.folder(id).join("log"));
+        RunOutcome::Failed(ended, log)
+    }
+
+    /// Returns how often a cluster has started a run since it was last forgiven.
+    pub(super) fn starts(&self, id: &str) -> u32 {
+        let text = epo_core::read_text(&self.folder(id).join("starts"), MOST_LEASE_BYTES);
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Counts a start of a run that this process holds.
+    pub(super) fn count_start(&self, id: &str) -> io::Result<()> {
+        self.replace(id, "starts", &format!("{}\n", self.starts(id).saturating_add(1)))
+    }
+
+    /// Deletes the record that a run failed and the number of its starts, so that it is tried again.
     pub(super) fn forgive(&self, id: &str) -> io::Result<()> {
-        self.forget(id, "failed.json")
+        self.forget(id, "failed.json").and_then(|()| self.forget(id, "starts"))
     }
 
     /// Deletes the record that a run is done. Used if its run folder was deleted.
@@ -327,12 +383,12 @@ mod tests {
         let held = a.acquire("r", None, 1).unwrap().unwrap();
         assert!(b.acquire("r", None, 1).unwrap().is_none());
         assert_eq!(b.standing("r", None, None).unwrap(), Claim::Held);
-        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None };
+        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None, log: None };
         a.finish(&held, &ended, false).unwrap();
         assert_eq!(b.standing("r", None, None).unwrap(), Claim::Done(ended));
         assert!(b.acquire("r", None, 2).unwrap().is_none(), "a finished run is not begun again");
         let failing = a.acquire("f", None, 1).unwrap().unwrap();
-        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None, log: None };
         a.finish(&failing, &ended, true).unwrap();
         b.forgive("f").unwrap();
         assert_eq!(b.standing("f", None, None).unwrap(), Claim::Free(2), "though its holder lives");
@@ -347,9 +403,36 @@ mod tests {
         assert_eq!(b.standing("r", None, None).unwrap(), Claim::Free(2));
         b.acquire("r", None, 2).unwrap().unwrap();
         assert!(!a.beat(&mut first, &dead()).unwrap(), "the older number has lost");
-        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None };
+        let ended = RunEnd { code: Some(1), seconds: 1.0, message: String::new(), until: None, log: None };
         a.finish(&first, &ended, true).unwrap();
         assert_eq!(b.standing("r", None, None).unwrap(), Claim::Held, "and cannot write the end");
+    }
+
+    /// Fails if leases pile up: a run of a cluster may be started many times.
+    #[test]
+    fn old_leases_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = journal(dir.path());
+        let mut make = |number| {
+            let held = a.acquire("r", None, number).unwrap().unwrap();
+            a.release(&held).unwrap();
+            let mut left = a.leases("r").unwrap();
+            left.sort_unstable();
+            (held, left)
+        };
+        assert_eq!([make(1).1, make(2).1, make(3).1], [vec![1], vec![1, 2], vec![2, 3]]);
+        let (held, _) = make(4);
+        assert!(a.acquire("r", None, 2).unwrap().is_none(), "its number is old, though lease 2 is gone");
+        assert_eq!(a.leases("r").unwrap().len(), 2);
+        a.count_start("r").unwrap();
+        let paused =
+            RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: Some(9), log: None };
+        a.finish(&held, &paused, false).unwrap();
+        assert_eq!(a.starts("r"), 0, "a rung uses up no retry of the next");
+        assert_eq!(a.standing("r", None, None).unwrap(), Claim::Free(5), "numbers go on after a pause");
+        let held = a.acquire("r", None, 5).unwrap().unwrap();
+        a.finish(&held, &RunEnd { until: None, ..paused }, false).unwrap();
+        assert!(a.leases("r").unwrap().is_empty());
     }
 
     #[test]
@@ -413,7 +496,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = journal(dir.path());
         let held = a.acquire("r", Some(100), 1).unwrap().unwrap();
-        let ended = RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: Some(100) };
+        let ended =
+            RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: Some(100), log: None };
         a.finish(&held, &ended, false).unwrap();
         let mut state = |until| a.standing("r", until, None).unwrap();
         assert_eq!((state(Some(50)), state(Some(100))), (Claim::Done(ended.clone()), Claim::Done(ended)));

@@ -9,10 +9,10 @@ mod plan_file;
 mod status;
 
 pub use drive::{DriveOptions, Overview, RunOutcome, Running, die_with_parent, drive};
-pub(crate) use drive::{is_patient, last_lines, terminate};
+pub(crate) use drive::{is_patient, last_lines, tail, terminate};
 pub use journal::RunEnd;
 pub(crate) use places::at;
 pub use places::{MOST_FLAT, Places};
 pub use plan::{MOST_RUNS, PlanError, PlannedRun, SweepFile};
 pub use plan_file::write_plan;
-pub use status::{EngineTask, PlannedState, RunStatus, Status, StatusReader};
+pub use status::{EngineQueue, EngineTask, PlannedState, RunStatus, Status, StatusReader};

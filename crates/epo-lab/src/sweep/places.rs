@@ -7,8 +7,8 @@
 //! DIR/journal/3f/<run>/                sharded layout: 256 parts, chosen by a hash of the run's name
 //! DIR/runs/3f/ALGO-{TASK}/<run>/
 //! ```
-//! A sweep of more than [`MOST_FLAT`] runs is sharded, so no folder has more than some thousand entries. A sweep keeps
-//! its layout, also if runs are added later.
+//! A sweep of more than [`MOST_FLAT`] runs is sharded, so no folder has more than a few thousand
+//! entries. A sweep keeps its layout, even if runs are added later.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};

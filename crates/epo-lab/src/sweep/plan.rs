@@ -65,6 +65,12 @@ impl PlannedRun {
         self.until.map_or(self.steps, |until| until.min(self.steps))
     }
 
+    /// Returns the number of whole epochs in a number of environment steps.
+    pub(super) fn epochs_of(&self, steps: u64) -> u32 {
+        let share = u128::from(steps) * u128::from(self.epochs) / u128::from(self.steps.max(1));
+        u32::try_from(share).unwrap_or(u32::MAX).min(self.epochs)
+    }
+
     /// Returns the name of the run, followed by its variant in parentheses if it has one.
     pub fn label(&self) -> String {
         if self.variant.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.variant) }
@@ -156,8 +162,9 @@ impl SweepFile {
         self.grid.push((path.to_owned(), values));
     }
 
-    /// Keeps the entries of the list that have one of these values of a key, in the order of the values. A value that no
-    /// entry has becomes an entry of its own. If the list does not have the key, this is [`set_axis`](Self::set_axis).
+    /// Keeps the entries of the list that have one of these values of a key, in the order of the
+    /// values. A value that no entry has becomes a new entry. If the list does not have the key,
+    /// this is [`set_axis`](Self::set_axis).
     pub fn choose(&mut self, path: &str, values: Vec<Value>) {
         let value_of = |entry: &[(String, Value)]| {
             entry.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone())

@@ -27,7 +27,7 @@ pub fn write_plan(dir: &Path, runs: &[PlannedRun]) -> Result<(), LabError> {
     if fs::read(&path).is_ok_and(|found| found == plan.as_bytes()) {
         return Ok(());
     }
-    // several drivers may write it at once, so each has a temporary file of its own
+    // several drivers may write it at the same time, so each writes its own temporary file
     let own = dir.join(format!("plan-{}.json", std::process::id()));
     write_whole(&own, plan.as_bytes())?;
     fs::rename(&own, &path).map_err(LabError::io("write", &path))

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::drive::{RunOutcome, last_row};
+use super::drive::{RunOutcome, last_lines, last_row};
 use super::index;
-use super::journal::{Claim, Journal};
+use super::journal::{Claim, Journal, RunEnd};
 use super::places::{MOST_FLAT, Places};
 use super::plan::PlannedRun;
 
@@ -29,14 +29,27 @@ pub enum PlannedState {
 }
 
 /// A task of an engine that makes a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineTask {
-    /// Name of the task in the engine, such as `1234_5`.
+    /// Name of the task in the engine, such as `1234_5`; empty if tasks have no names.
     pub id: String,
     /// Whether the task has started; otherwise it waits.
     pub running: bool,
     /// Reason why the task waits, as the engine states it; may be empty.
     pub reason: String,
+    /// File with the output of the task; empty if there is none.
+    pub log: PathBuf,
+    /// Number of environment steps that the engine reports, if the run folder is not on this machine.
+    pub steps: Option<u64>,
+}
+
+/// The tasks of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineQueue {
+    /// The tasks, by the name of their run.
+    pub tasks: HashMap<String, EngineTask>,
+    /// Problems that keep runs from starting, each a sentence for the user.
+    pub problems: Vec<String>,
 }
 
 /// The state of one run.
@@ -46,7 +59,7 @@ pub struct RunStatus {
     pub id: String,
     /// Its state.
     pub state: PlannedState,
-    /// Name of its task in the engine; `None` if no engine has it.
+    /// Name of its task in the engine; `None` if no engine has it, or the tasks of the engine have no names.
     pub engine_id: Option<String>,
     /// Number of finished epochs.
     pub epoch: u32,
@@ -75,6 +88,8 @@ pub struct Status {
     pub pending: usize,
     /// Number of runs that an engine has although they are not in the plan, because the sweep file was changed.
     pub not_in_plan: usize,
+    /// Problems of the engine that keep runs from starting.
+    pub problems: Vec<String>,
     /// The runs, in the order of the plan.
     pub runs: Vec<RunStatus>,
 }
@@ -110,12 +125,36 @@ impl<'a> StatusReader<'a> {
         Ok(self.outcomes[index].as_ref())
     }
 
+    /// Returns the outcome of a run if it was read before.
+    pub fn known(&self, index: usize) -> Option<&RunOutcome> {
+        self.outcomes[index].as_ref()
+    }
+
     /// Returns true if a process works on a run, according to its lease.
     ///
     /// # Errors
     /// If the journal cannot be read.
     pub fn is_held(&mut self, index: usize) -> io::Result<bool> {
         if self.outcomes[index].is_some() { Ok(false) } else { self.look(index) }
+    }
+
+    /// Returns how often a cluster has started a run since it was last tried again with `--retry-failed`.
+    pub fn starts(&self, index: usize) -> u32 {
+        self.journal.starts(&self.runs[index].id)
+    }
+
+    /// Records that a run failed although it did not end by itself. `log` is the output of its last task.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn give_up(&mut self, index: usize, why: &str, log: Option<PathBuf>) -> io::Result<()> {
+        let said = log.as_deref().map(last_lines).unwrap_or_default();
+        let message = if said.is_empty() { why.to_owned() } else { format!("{why}: {said}") };
+        let end = RunEnd { code: None, seconds: 0.0, message, until: None, log };
+        let id = &self.runs[index].id;
+        self.journal.give_up(id, &end)?;
+        self.outcomes[index] = Some(self.journal.failed(id, end));
+        Ok(())
     }
 
     /// Reads the journal of a run. Returns whether a process holds the run.
@@ -133,7 +172,7 @@ impl<'a> StatusReader<'a> {
                 false
             }
             Claim::Failed(end) => {
-                self.outcomes[index] = Some(RunOutcome::Failed(end, folder.join("log")));
+                self.outcomes[index] = Some(self.journal.failed(id, end));
                 false
             }
             Claim::Held => true,
@@ -164,20 +203,24 @@ impl<'a> StatusReader<'a> {
 
     /// Returns the number of environment steps and of epochs that a run has made.
     pub fn progress(&self, index: usize) -> (u64, u32) {
-        let folder = self.places.run_folder(&self.runs[index].id);
+        let id = &self.runs[index].id;
+        if !self.journal.folder(id).exists() {
+            return (0, 0); // most runs of a sweep that has just begun
+        }
+        let folder = self.places.run_folder(id);
         folder.and_then(|dir: PathBuf| last_row(&dir.join("progress.csv"))).unwrap_or((0, 0))
     }
 
-    /// Returns the state of all runs. `queue` has the tasks of the engine, by the name of the run.
+    /// Returns the state of all runs.
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub fn read(&mut self, queue: &HashMap<String, EngineTask>) -> io::Result<Status> {
+    pub fn read(&mut self, queue: &EngineQueue) -> io::Result<Status> {
         let mut status = Status { planned: self.runs.len(), ..Status::default() };
         let mut known = 0;
         for index in 0..self.runs.len() {
             let run = &self.runs[index];
-            let task = queue.get(&run.id);
+            let task = queue.tasks.get(&run.id);
             known += usize::from(task.is_some());
             let held = self.outcomes[index].is_none() && self.look(index)?;
             let (state, message) = match (&self.outcomes[index], task) {
@@ -190,14 +233,14 @@ impl<'a> StatusReader<'a> {
                 _ if held => (PlannedState::Running, None),
                 _ => (PlannedState::Pending, None),
             };
-            let begun = || self.places.journal(&run.id).exists();
             let (steps, epoch) = match state {
                 PlannedState::Done => {
                     (run.goal(), if run.until.is_some() { self.progress(index).1 } else { run.epochs })
                 }
-                PlannedState::Queued | PlannedState::Pending if !begun() => (0, 0),
                 _ => self.progress(index),
             };
+            let far = task.and_then(|task| task.steps).filter(|far| *far > steps);
+            let (steps, epoch) = far.map_or((steps, epoch), |far| (far, run.epochs_of(far)));
             *match state {
                 PlannedState::Done => &mut status.done,
                 PlannedState::Running => &mut status.running,
@@ -205,11 +248,15 @@ impl<'a> StatusReader<'a> {
                 PlannedState::Failed => &mut status.failed,
                 PlannedState::Pending => &mut status.pending,
             } += 1;
-            let engine_id = task.filter(|_| state != PlannedState::Done).map(|task| task.id.clone());
+            let shown = |task: &&EngineTask| state != PlannedState::Done && !task.id.is_empty();
+            let engine_id = task.filter(shown).map(|task| task.id.clone());
             let (id, epochs) = (run.id.clone(), run.epochs);
             status.runs.push(RunStatus { id, state, engine_id, epoch, epochs, steps, message });
         }
-        status.not_in_plan = queue.len() - known;
+        status.not_in_plan = queue.tasks.len() - known;
+        if status.queued + status.pending > 0 {
+            status.problems.clone_from(&queue.problems);
+        }
         Ok(status)
     }
 

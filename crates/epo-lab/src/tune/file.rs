@@ -249,7 +249,25 @@ impl TuneFile {
             PlannedRun::from_config(&config)
         };
         let runs = self.seeds.iter().map(run).collect::<Result<_, _>>()?;
+        self.check_first_rung(&config)?;
         Ok(Trial { number, point, values, runs, results: Vec::new(), failure: None })
+    }
+
+    /// Returns an error if a run may have no whole episode at the first rung. Nothing could then be compared.
+    fn check_first_rung(&self, config: &Table) -> Result<(), String> {
+        let Some(rung) = self.rungs.first() else { return Ok(()) };
+        let run = ResolvedRun::from_layers(Some(&config.to_string()), &[]).map_err(|e| e.to_string())?;
+        let task = epo_tasks::task(&run.run.task).map_err(|e| e.to_string())?;
+        let (envs, epoch) = (run.train.envs as u64, run.train.steps_per_epoch as u64);
+        let least = envs * task.max_steps as u64;
+        if rung.next_multiple_of(epoch) >= least {
+            return Ok(());
+        }
+        Err(format!(
+            "`tune.rungs` begins with {rung} steps, before the first episode has ended: {envs} environments need {least} \
+             steps for an episode of {} steps each; use a later first rung, or fewer `train.envs`",
+            task.max_steps
+        ))
     }
 
     /// Returns the configuration of a trial without a seed, as TOML for `epo train --config`.

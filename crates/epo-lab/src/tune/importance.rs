@@ -50,7 +50,7 @@ pub fn importance(trials: &[Trial], choices: &[Option<usize>]) -> Vec<Importance
     all
 }
 
-/// Returns the group of each place.
+/// Returns the group of each position of a parameter.
 fn groups(places: &[f64], choices: Option<usize>) -> Vec<usize> {
     if let Some(n) = choices {
         return places.iter().map(|place| (place * n as f64) as usize).collect();

@@ -1,4 +1,5 @@
-//! Search for good parameters: which values to try, how long to train each, and which trials go on.
+//! Search for good parameters: which values to try, how long to train each, and which trials
+//! continue.
 //!
 //! ```text
 //! Sampler ──▶ trials ──▶ runs (a trial × the seeds) ──Engine──▶ results at a rung ──▶ the best share continues
@@ -26,7 +27,7 @@ use epo_report::RunResults;
 use epo_report::history::read_run;
 use toml::Value;
 
-use crate::engine::{EngineError, Plan};
+use crate::engine::{EngineError, Plan, discard_unused};
 use crate::sweep::{Places, PlannedRun, RunOutcome};
 
 pub use file::{Range, SearchMethod, TuneFile, TunedParameter};
@@ -49,7 +50,8 @@ pub struct Trial {
     pub runs: Vec<PlannedRun>,
     /// Results at the rungs that it reached, in order. The last rung is the end of the runs.
     pub results: Vec<TrialResult>,
-    /// Reason for the failure: why its values are no configuration, or the message of its first failed run.
+    /// Reason for the failure: why its values are not a valid configuration, or the message of its
+    /// first failed run.
     pub failure: Option<String>,
 }
 
@@ -169,7 +171,32 @@ pub fn search(
     execute: &mut Execute<'_>,
     watch: &mut dyn FnMut(&Round, &[Trial]),
 ) -> Result<Found, TuneError> {
+    let new = !dir.exists();
     claim(file, dir)?;
+    let found = rounds(file, dir, execute, watch);
+    if found.is_err() {
+        discard_unused(dir, new);
+    }
+    found
+}
+
+/// Follows the search in the folder `dir` and starts no run. `read` returns the outcomes of the runs of a plan; the
+/// search is followed up to the first round with a run that has not ended.
+///
+/// # Errors
+/// If the file in `dir` is that of another search, or a run cannot be read.
+pub fn follow(file: &TuneFile, dir: &Path, read: &mut Execute<'_>) -> Result<Found, TuneError> {
+    check_same(file, dir)?;
+    rounds(file, dir, read, &mut |_, _| ())
+}
+
+/// Executes one round after another until the search has ended or a run has not.
+fn rounds(
+    file: &TuneFile,
+    dir: &Path,
+    execute: &mut Execute<'_>,
+    watch: &mut dyn FnMut(&Round, &[Trial]),
+) -> Result<Found, TuneError> {
     let name = dir.file_name().map_or_else(|| "tune".to_owned(), |name| name.to_string_lossy().into_owned());
     let sampler = Sampler::new(file);
     let (mut trials, rungs) = (Vec::<Trial>::new(), file.rungs.len() + 1);
@@ -178,7 +205,8 @@ pub fn search(
         let size = sampler.generation(first).min(file.trials - first);
         for number in first..first + size {
             let point = sampler.point(number, &trials[..first]);
-            // values that are valid one by one need not be valid together: such a trial fails, the search goes on
+            // values that are valid one by one may be invalid together; such a trial fails, and the
+            // search continues
             trials.push(file.trial(number, point.clone()).unwrap_or_else(|why| Trial {
                 number,
                 values: file.values(&point),
@@ -197,7 +225,9 @@ pub fn search(
             let until = file.rungs.get(rung).copied();
             let steps = until.unwrap_or(file.steps);
             let round = Round { first, size, alive: alive.len(), rung, rungs, steps };
-            let plan = Plan { dir: dir.to_owned(), name: name.clone(), runs: runs(&trials, &alive, until) };
+            let runs = runs(&trials, &alive, until);
+            let size = file.trials * file.seeds.len();
+            let plan = Plan { dir: dir.to_owned(), name: name.clone(), runs, size };
             let outcomes = execute(&plan, &round)?;
             if outcomes.iter().any(|outcome| matches!(outcome, RunOutcome::Pending)) {
                 return Ok(Found { trials, rungs, finished: false });
@@ -275,12 +305,22 @@ fn result(trial: &Trial, places: &Places, steps: u64) -> Result<TrialResult, Tun
 ///
 /// The file may have more trials than before if the earlier ones stay the same ([`TuneFile::continues`]).
 fn claim(file: &TuneFile, dir: &Path) -> Result<(), TuneError> {
+    check_same(file, dir)?;
     let path = dir.join("tune.toml");
     let io = |source| TuneError::Io { path: path.clone(), source };
     std::fs::create_dir_all(dir).map_err(io)?;
+    crate::runs::write_whole(&path, file.text().as_bytes()).map_err(|e| match e {
+        crate::LabError::Io { source, .. } => io(source),
+        other => TuneError::File(other.to_string()),
+    })
+}
+
+/// Returns an error if the folder belongs to another search.
+fn check_same(file: &TuneFile, dir: &Path) -> Result<(), TuneError> {
+    let path = dir.join("tune.toml");
     match epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(io(e)),
+        Err(source) => return Err(TuneError::Io { path, source }),
         Ok(text) => {
             let before = TuneFile::parse(&text).map_err(TuneError::File)?;
             if !file.continues(&before) {
@@ -292,10 +332,7 @@ fn claim(file: &TuneFile, dir: &Path) -> Result<(), TuneError> {
             }
         }
     }
-    crate::runs::write_whole(&path, file.text().as_bytes()).map_err(|e| match e {
-        crate::LabError::Io { source, .. } => io(source),
-        other => TuneError::File(other.to_string()),
-    })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -304,7 +341,7 @@ mod tests {
     use crate::sweep::RunEnd;
 
     const FILE: &str = "[base]\nrun.task = \"SafetyPointGoal1-v0\"\nrun.steps = 4000\nrun.limit = 10\n\
-        [tune]\nmethod = \"random\"\ntrials = 8\nseeds = [3, 4]\nrungs = [1000, 2000]\nkeep = 0.5\n\
+        train.envs = 1\n[tune]\nmethod = \"random\"\ntrials = 8\nseeds = [3, 4]\nrungs = [1000, 2000]\nkeep = 0.5\n\
         [space]\ntrain.lr = { low = 1e-5, high = 1e-2, log = true }\nalgo.mu_init = { low = 0.5, high = 4.5 }\n";
 
     /// Return and cost that a fake run reaches: the return is larger for a larger learning rate, and a large μ is cheap.
@@ -316,7 +353,7 @@ mod tests {
     }
 
     fn done() -> RunEnd {
-        RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None }
+        RunEnd { code: Some(0), seconds: 1.0, message: String::new(), until: None, log: None }
     }
 
     /// Writes a run folder with these rows of return, cost, epoch and steps.
@@ -423,7 +460,7 @@ mod tests {
         let mut engine = fake(dir.path(), &mut budget, &mut made);
         let mut broken = |plan: &Plan, round: &Round| {
             let mut outcomes = engine(plan, round)?;
-            let end = RunEnd { code: Some(5), seconds: 1.0, message: "NaN".into(), until: None };
+            let end = RunEnd { code: Some(5), seconds: 1.0, message: "NaN".into(), until: None, log: None };
             if let Some(i) = plan.runs.iter().position(|run| run.variant == "trial 2") {
                 outcomes[i] = RunOutcome::Failed(end, "log".into());
             }

@@ -159,7 +159,8 @@ mod tests {
         assert_eq!(search("tpe"), tpe, "the same search again");
     }
 
-    /// This test fails if the points are not those of a Sobol sequence: each eighth of each axis has as many points.
+    /// This test fails if the points are not those of a Sobol sequence: each eighth of each axis
+    /// must have the same number of points.
     #[test]
     fn sobol_points_cover_every_axis_evenly() {
         let sampler = Sampler::new(&file("sobol"));

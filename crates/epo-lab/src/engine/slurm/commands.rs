@@ -1,8 +1,11 @@
 //! Calls of Slurm's commands, and what they print.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crate::engine::EngineError;
 
@@ -23,6 +26,9 @@ const NEVER: &[&str] = &[
     "AssocMaxWallDurationPerJobLimit",
 ];
 
+/// Time that `sbatch` gets to end after the user asked to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// One line of `squeue`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueueLine {
@@ -30,10 +36,20 @@ pub(super) struct QueueLine {
     pub(super) id: String,
     /// Number of the task; `None` for the check job.
     pub(super) task: Option<usize>,
+    /// Whether the task is executed now.
     pub(super) running: bool,
+    /// Whether the task has a node: it runs, its node starts, or it is suspended.
+    pub(super) started: bool,
     pub(super) reason: String,
     /// Folder of the submission.
     pub(super) folder: PathBuf,
+}
+
+impl QueueLine {
+    /// Whether Slurm holds the task after a node failed to start it. Such a task waits until someone releases it.
+    pub(super) fn is_held(&self) -> bool {
+        self.task.is_some() && self.reason.starts_with("launch failed requeued held")
+    }
 }
 
 /// Returns a line of `squeue` if its script is one of this sweep.
@@ -46,9 +62,15 @@ pub(super) fn queue_line(line: &str, root: &Path) -> Option<QueueLine> {
     }
     let task = task.parse().ok();
     let id = task.map_or_else(|| job.to_owned(), |task: usize| format!("{array}_{task}"));
-    let running = matches!(state, "R" | "CG" | "CF" | "S" | "ST");
-    let reason = if running || reason == "None" { String::new() } else { reason.to_owned() };
-    Some(QueueLine { id, task, running, reason, folder: folder.to_owned() })
+    let running = matches!(state, "R" | "CG");
+    let started = running || matches!(state, "CF" | "S" | "ST");
+    let reason = match state {
+        "CF" => "the node is starting",
+        "S" | "ST" => "suspended",
+        _ if running || reason == "None" => "",
+        _ => reason,
+    };
+    Some(QueueLine { id, task, running, started, reason: reason.to_owned(), folder: folder.to_owned() })
 }
 
 /// Returns the reason why none of these tasks can ever start, or `None` if one runs or may start. A task that
@@ -59,24 +81,31 @@ pub(super) fn never_starts(lines: &[QueueLine]) -> Option<&str> {
     lines.iter().all(|line| never(&line) || line.reason == "Dependency").then_some(&reason.reason)
 }
 
-/// Submits a script and returns the id of the job.
-pub(super) fn sbatch(arguments: &[String], script: &Path) -> Result<String, EngineError> {
+/// Submits a script and returns the id of the job. With a full queue `sbatch` itself tries for two minutes; it is killed
+/// [`PATIENCE`] after `stop` was set.
+pub(super) fn sbatch(arguments: &[String], script: &Path, stop: &AtomicBool) -> Result<String, EngineError> {
     let folder = script.parent().map(Path::to_owned).unwrap_or_default();
     let mut command = Command::new("sbatch");
     command.args(arguments).arg(script).env("EPO_TASKS", folder);
-    let text = output(command, "sbatch")?;
+    command.process_group(0); // Ctrl-C must not end it in the middle of a submission
+    let text = output(command, "sbatch", Some(stop))?;
     Ok(text.trim().split(';').next().unwrap_or_default().to_owned())
 }
 
 pub(super) fn run(program: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, EngineError> {
     let mut command = Command::new(program);
     command.args(arguments);
-    output(command, program)
+    output(command, program, None)
 }
 
 /// Runs a command of Slurm and returns its output.
-fn output(mut command: Command, program: &str) -> Result<String, EngineError> {
-    let output = command.stdin(std::process::Stdio::null()).output().map_err(|e| match e.kind() {
+fn output(mut command: Command, program: &str, stop: Option<&AtomicBool>) -> Result<String, EngineError> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let finished = |child: Child| match stop {
+        Some(stop) => wait_or_kill(child, stop),
+        None => child.wait_with_output(),
+    };
+    let output = command.spawn().and_then(finished).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => EngineError::Unavailable(format!(
             "`{program}` is not on this machine: `--on slurm` needs Slurm's commands. Call it on a login node of the \
              cluster, or use `--on local`"
@@ -109,6 +138,18 @@ fn output(mut command: Command, program: &str) -> Result<String, EngineError> {
     })
 }
 
+/// Waits for a command whose output is short, and kills it [`PATIENCE`] after `stop` was set.
+fn wait_or_kill(mut child: Child, stop: &AtomicBool) -> io::Result<Output> {
+    let mut asked = None;
+    while child.try_wait()?.is_none() {
+        if stop.load(Relaxed) && asked.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            child.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +161,7 @@ mod tests {
             id: "1".into(),
             task: None,
             running: false,
+            started: false,
             reason: reason.into(),
             folder: PathBuf::new(),
         };
@@ -149,6 +191,14 @@ mod tests {
             (check.id.as_str(), check.task, check.running, check.reason.as_str()),
             ("9", None, true, "")
         );
+        for (state, reason) in [("CF", "the node is starting"), ("S", "suspended")] {
+            let line = line(&format!("7|5|1|{state}|None|/d/a sweep/slurm/0002/script.sh")).unwrap();
+            assert_eq!(
+                (line.running, line.started, &*line.reason),
+                (false, true, reason),
+                "it cannot be idle"
+            );
+        }
         assert_eq!(line("9|9|1|R|None|/d/other/slurm/0001/script.sh"), None);
         assert_eq!(line("nonsense"), None);
     }

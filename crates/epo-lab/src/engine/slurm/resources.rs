@@ -15,13 +15,14 @@ pub struct Resources {
     pub cpus: u32,
     /// Memory of a task, such as `2G`. Default: that of the site.
     pub mem: Option<String>,
-    /// Account that pays. Default: that of the user.
+    /// Account that is charged. Default: that of the user.
     pub account: Option<String>,
     /// Number of runs of a task. They share its cores. Default: 1.
     pub pack: u32,
     /// Maximum number of tasks that run at the same time. Default: no limit.
     pub at_once: Option<u32>,
-    /// Number of times that a task goes back to the queue after a time limit or a preemption. Default: 20.
+    /// Maximum number of times that a run is started again after a time limit, a preemption or the loss of its task.
+    /// Default: 20.
     pub retries: u32,
     /// Seconds before the time limit at which a run is asked to save. It must be longer than an epoch. Default:
     /// 120.
@@ -74,15 +75,30 @@ impl Resources {
         read_table("slurm", Self::KEYS, table)
     }
 
+    /// Returns the nodes that the user excludes with a further option of `sbatch`.
+    pub(super) fn excluded(&self) -> Option<&str> {
+        let nodes =
+            self.options.iter().rev().find_map(|o| o.strip_prefix("--exclude").or(o.strip_prefix("-x")));
+        nodes.map(|nodes| nodes.trim_start_matches(['=', ' ']))
+    }
+
     /// Returns an error for values that would break the lines of the script.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         let given = [&self.partition, &self.time, &self.mem, &self.account];
-        // Slurm takes what follows `#` for a comment, and what follows a space for another option
+        // Slurm treats text after `#` as a comment, and text after a space as another option
         let cut = |text: &str| text.is_empty() || text.contains(|c: char| c.is_control() || c == '#');
         let values = given.into_iter().flatten().filter(|text| cut(text) || text.contains(' '));
         if let Some(text) = values.chain(self.options.iter().filter(|text| cut(text))).next() {
             let why = format!("`{}` is not a value of a Slurm option", text.escape_debug());
             return Err(EngineError::Usage(why));
+        }
+        let limit = self.time.as_deref().and_then(seconds);
+        if let Some(limit) = limit.filter(|limit| *limit <= u64::from(self.grace)) {
+            return Err(EngineError::Usage(format!(
+                "slurm.grace is {} s, but the time limit of a task is only {limit} s: the runs would be asked to save at \
+                 once. Raise --time, or lower slurm.grace in the sweep file",
+                self.grace
+            )));
         }
         match self.options.iter().find(|option| !option.starts_with('-')) {
             Some(option) => {
@@ -93,11 +109,49 @@ impl Resources {
     }
 }
 
+/// Returns the seconds of a time limit in one of Slurm's forms: `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`; `None`
+/// for other texts, which Slurm judges.
+fn seconds(time: &str) -> Option<u64> {
+    let (days, rest) = time.split_once('-').map_or((None, time), |(days, rest)| (Some(days), rest));
+    let parts: Vec<u64> = rest.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [hours, minutes, seconds] = match (days, &parts[..]) {
+        (None, [m]) => [0, *m, 0],
+        (None, [m, s]) => [0, *m, *s],
+        (Some(_), [h]) => [*h, 0, 0],
+        (Some(_), [h, m]) => [*h, *m, 0],
+        (_, [h, m, s]) => [*h, *m, *s],
+        _ => return None,
+    };
+    let days: u64 = days.map_or(Some(0), |days| days.parse().ok())?;
+    let hours = days.checked_mul(24)?.checked_add(hours)?;
+    hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60)?.checked_add(seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// This test fails if Slurm would get a part of a value only.
+    /// Fails if a run would be asked to save as soon as it starts.
+    #[test]
+    fn a_time_limit_must_be_longer_than_the_grace() {
+        for (time, want) in [
+            ("2", Some(120)),
+            ("1:30", Some(90)),
+            ("1:00:01", Some(3601)),
+            ("1-2", Some(93_600)),
+            ("1-0:1", Some(86_460)),
+            ("1-0:0:9", Some(86_409)),
+            ("UNLIMITED", None),
+        ] {
+            assert_eq!(seconds(time), want, "{time}");
+        }
+        let with = |time: &str| Resources { time: Some(time.into()), grace: 120, ..Resources::default() };
+        assert!(with("2:01").check().is_ok() && with("INFINITE").check().is_ok());
+        let said = with("2").check().unwrap_err().to_string();
+        assert!(said.contains("slurm.grace is 120 s") && said.contains("120 s: the runs"), "{said}");
+    }
+
+    /// This test fails if Slurm would get only a part of a value.
     #[test]
     fn a_value_that_slurm_would_cut_is_refused() {
         let with = |partition: &str, option: &str| Resources {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{MOST_TASKS, Resources, Slurm};
 use crate::engine::{EngineError, Plan, next_folder};
+use crate::sweep::{RunOutcome, StatusReader};
 
 impl Slurm {
     /// Returns the script of a submission in `folder`.
@@ -13,10 +14,10 @@ impl Slurm {
     /// # Errors
     /// If a value cannot be written into a script.
     pub fn script(&self, plan: &Plan, folder: &Path) -> Result<String, EngineError> {
-        let Resources { partition, time, cpus, mem, account, retries, grace, setup, options, .. } =
-            &self.resources;
+        let Resources { partition, time, cpus, mem, account, grace, setup, options, .. } = &self.resources;
         self.resources.check()?;
         let folder = quoted_path(folder)?;
+        let excluded = self.resources.excluded().map_or(String::new(), |nodes| format!("{nodes},"));
         let program: Vec<String> = self.program.iter().map(|word| shell(&word.to_string_lossy())).collect();
         let mut lines = vec!["#!/bin/bash".to_owned()];
         let mut option = |name: &str, value: &str| lines.push(format!("#SBATCH --{name}={value}"));
@@ -41,10 +42,17 @@ child=$!
 trap 'kill -TERM "$child" 2>/dev/null' TERM
 wait "$child"; code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done   # a signal ends `wait` early
-# Exit code 75: the runs are saved and not finished. The task goes back to the queue and continues from there.
-# `epo sweep --cancel` makes the file `cancelled`.
-if [ "$code" = 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {retries} ] && [ ! -e "$tasks/../cancelled" ]; then
-    scontrol requeue "$SLURM_JOB_ID"
+# Exit code 75: runs are saved and not finished. The task goes back to the queue and continues from there. A run that
+# was started too often has failed, and does not give 75.
+# `epo sweep --cancel` makes the file `cancelled`. A task that `scancel` removes is already completing, and stays removed.
+completing=$(squeue --noheader --jobs="$SLURM_JOB_ID" --states=COMPLETING 2>/dev/null)
+if [ "$code" = 75 ] && [ ! -e "$tasks/../cancelled" ] && [ -z "$completing" ]; then
+    scontrol requeue "$SLURM_JOB_ID" > /dev/null
+fi
+# Exit code 69: this node cannot make the runs. The tasks of the array that still wait go to other nodes.
+if [ "$code" = 69 ] && [ -n "$SLURM_ARRAY_JOB_ID" ]; then
+    (cd "$tasks/../bad-nodes" && set -- * && IFS=, &&
+        scontrol update JobId="$SLURM_ARRAY_JOB_ID" ExcNodeList="{excluded}$*") > /dev/null 2>&1
 fi
 exit "$code"
 "#,
@@ -58,16 +66,30 @@ exit "$code"
     /// # Errors
     /// If a value cannot be written into a script.
     pub fn preview(&self, plan: &Plan) -> Result<String, EngineError> {
-        let folder = next_folder(plan, "slurm")?;
-        let tasks = plan.runs.len().div_ceil(self.resources.pack as usize);
+        let (folder, _) = next_folder(plan, "slurm")?;
+        let mut reader = StatusReader::open(&plan.dir, &plan.runs)?;
+        let mut open = 0;
+        for index in 0..plan.runs.len() {
+            open += usize::from(match reader.outcome(index)? {
+                None => true,
+                Some(RunOutcome::Failed(..)) => self.retry,
+                Some(_) => false,
+            });
+        }
+        let tasks = open.div_ceil(self.resources.pack as usize);
         let script = self.script(plan, &folder)?;
         let arrays = tasks.div_ceil(MOST_TASKS);
         let arguments = self.array_arguments(&folder, tasks.min(MOST_TASKS))?.join(" ");
         let more = if arrays > 1 { format!(", and {} more arrays", arrays - 1) } else { String::new() };
+        let call = match tasks {
+            0 => "all runs have ended: no array would be submitted".to_owned(),
+            _ => format!("sbatch {arguments}{more}"),
+        };
         let (head, rest) = script.split_once('\n').unwrap_or((&script, ""));
-        Ok(format!("{head}\n# sbatch {arguments}{more}\n{rest}"))
+        Ok(format!("{head}\n# {call}\n{rest}"))
     }
 
+    /// Returns the arguments of `sbatch` for an array.
     pub(super) fn array_arguments(&self, folder: &Path, tasks: usize) -> Result<Vec<String>, EngineError> {
         let limit = self.resources.at_once.map_or(String::new(), |most| format!("%{most}"));
         let folder = plain_path(folder)?;
@@ -115,7 +137,7 @@ mod tests {
     use super::*;
 
     fn plan(name: &str) -> Plan {
-        Plan { dir: "/data/my sweep".into(), name: name.into(), runs: Vec::new() }
+        Plan { dir: "/data/my sweep".into(), name: name.into(), runs: Vec::new(), size: 0 }
     }
 
     fn script(resources: Resources, name: &str, folder: &str) -> Result<String, String> {
@@ -152,7 +174,7 @@ mod tests {
             "module load gcc",
             "tasks=${EPO_TASKS:-/x/slurm/0001}",
             "'/opt/epo it' work \"$tasks\" --task \"${SLURM_ARRAY_TASK_ID:-check}\" &",
-            "if [ \"$code\" = 75 ] && [ \"${SLURM_RESTART_COUNT:-0}\" -lt 3 ] && [ ! -e \"$tasks/../cancelled\" ]; then",
+            "if [ \"$code\" = 75 ] && [ ! -e \"$tasks/../cancelled\" ] && [ -z \"$completing\" ]; then",
         ] {
             assert!(script.lines().any(|l| l == line), "no line `{line}` in\n{script}");
         }

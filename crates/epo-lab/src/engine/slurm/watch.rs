@@ -1,11 +1,13 @@
 //! The state of runs and tasks that the process waiting for a sweep keeps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::commands::QueueLine;
+use crate::engine::task::{BAD_NODE, used_up};
 use crate::engine::{EngineError, Plan};
-use crate::sweep::{EngineTask, Overview, PlannedRun, RunEnd, RunOutcome, Running, StatusReader};
+use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, Running, StatusReader, tail};
 
 /// Interval between two searches for idle tasks.
 const IDLE_LOOK: Duration = Duration::from_secs(20);
@@ -19,10 +21,19 @@ const MOST_SHOWN: usize = 50;
 pub(super) struct Watch {
     /// Number of consecutive queries in which no task of a run was in the queue.
     absent: HashMap<usize, u32>,
-    /// Steps of a run when its last task vanished, and the number of tasks since then that made no step.
-    idle: HashMap<usize, (u64, u32)>,
-    /// Runs that are not submitted again.
-    pub(super) given_up: BTreeMap<usize, RunEnd>,
+    /// Runs that have a task, or had one when they were last seen, with their steps when the task was submitted or first
+    /// seen.
+    submitted: HashMap<usize, u64>,
+    /// Number of consecutive tasks of a run that made no step.
+    idle: HashMap<usize, u32>,
+    /// Folder of the submission with the check job, if this process submitted one.
+    pub(super) check: Option<PathBuf>,
+    /// Output of the last task of a run.
+    pub(super) logs: HashMap<usize, PathBuf>,
+    /// Nodes that cannot make the runs and that the user knows about.
+    bad_nodes: BTreeSet<String>,
+    /// The last message about runs that Slurm refused.
+    refusal: Option<String>,
     /// First and newest number of steps of a running run, each with its time.
     speed: HashMap<usize, [(u64, Instant); 2]>,
     /// Running tasks that work on none of their runs, and since when.
@@ -42,11 +53,14 @@ impl Watch {
         reader: &mut StatusReader<'_>,
         queue: &HashMap<String, EngineTask>,
         first: bool,
+        retries: u32,
     ) -> Result<Vec<usize>, EngineError> {
         let mut missing = Vec::new();
         for (index, run) in plan.runs.iter().enumerate() {
-            if queue.contains_key(&run.id) || self.given_up.contains_key(&index) {
+            if let Some(task) = queue.get(&run.id) {
                 self.absent.remove(&index);
+                self.logs.insert(index, task.log.clone());
+                self.submitted.entry(index).or_insert_with(|| reader.progress(index).0);
                 continue;
             }
             let absent = self.absent.entry(index).or_default();
@@ -56,23 +70,56 @@ impl Watch {
                 continue;
             }
             self.absent.remove(&index);
-            if !first {
-                let steps = reader.progress(index).0;
-                let (before, idle) = self.idle.entry(index).or_insert((steps, 0));
-                *idle = if steps > *before { 0 } else { *idle + 1 };
-                *before = steps;
-                if *idle >= MOST_IDLE_TASKS {
-                    let message = format!(
-                        "{MOST_IDLE_TASKS} tasks in a row ended without a new epoch; if an epoch takes longer than the \
-                         time limit of a task, raise it (--time)"
-                    );
-                    self.given_up.insert(index, RunEnd { code: None, seconds: 0.0, message, until: None });
-                    continue;
-                }
+            // a user who gives the command again wants the run to be tried again
+            if first {
+                missing.push(index);
+                continue;
             }
-            missing.push(index);
+            let exhausted = used_up(reader.starts(index), retries);
+            if exhausted.is_some() && reader.is_held(index)? {
+                continue; // its process may still be alive although its task is gone
+            }
+            match exhausted.or_else(|| self.stuck(index, reader.progress(index).0)) {
+                Some(why) => reader.give_up(index, &why, self.logs.get(&index).cloned())?,
+                None => missing.push(index),
+            }
         }
         Ok(missing)
+    }
+
+    /// Counts a task of a run that has ended. Returns a message if too many in a row made no step.
+    ///
+    /// A task on a node that cannot make the runs does not count, because the node is excluded.
+    fn stuck(&mut self, index: usize, steps: u64) -> Option<String> {
+        let bad_node = self
+            .logs
+            .get(&index)
+            .is_some_and(|log| tail(log, 4000).is_ok_and(|text| text.contains(BAD_NODE)));
+        let before = self.submitted.remove(&index)?; // a run that was refused had no task
+        let idle = self.idle.entry(index).or_default();
+        *idle = if steps > before { 0 } else { *idle + u32::from(!bad_node) };
+        (*idle >= MOST_IDLE_TASKS).then(|| {
+            format!(
+                "{MOST_IDLE_TASKS} tasks in a row ended without a new epoch; if an epoch takes longer than the time limit \
+                 of a task, raise it (--time)"
+            )
+        })
+    }
+
+    /// Returns a message for each node that cannot make the runs, unless it was returned before.
+    pub(super) fn new_bad_nodes(&mut self, nodes: BTreeMap<String, String>) -> Vec<String> {
+        nodes
+            .into_iter()
+            .filter(|(node, _)| self.bad_nodes.insert(node.clone()))
+            .map(|(_, why)| why)
+            .collect()
+    }
+
+    /// Returns a message about runs that Slurm refused, unless it was the last one.
+    pub(super) fn new_refusal(&mut self, why: &str) -> Option<String> {
+        let text = format!("Slurm has not accepted all runs; the others are submitted later: {why}");
+        let before = self.refusal.replace(text.clone());
+        (before.as_ref() != Some(&text)).then_some(text)
     }
 
     /// Returns the tasks that Slurm reports as running and that have worked on none of their runs for the time
@@ -103,13 +150,13 @@ impl Watch {
         Ok(idle.map(|(id, _)| id.clone()).collect())
     }
 
-    /// Records that a run was not submitted after all.
-    pub(super) fn not_submitted(&mut self, index: usize) {
-        if let Some((_, idle)) = self.idle.get_mut(&index) {
-            *idle = idle.saturating_sub(1);
-        }
+    /// Records that a run with this number of steps was submitted.
+    pub(super) fn submitted(&mut self, index: usize, steps: u64, log: PathBuf) {
+        self.submitted.insert(index, steps);
+        self.logs.insert(index, log);
     }
 
+    /// Returns the state of all runs. Runs that have no task are not looked at.
     pub(super) fn overview(
         &mut self,
         plan: &Plan,
@@ -118,13 +165,9 @@ impl Watch {
         lines: &[QueueLine],
         pack: u32,
     ) -> Result<Overview, EngineError> {
-        let mut overview =
-            Overview { total: plan.runs.len(), failed: self.given_up.len(), ..Overview::default() };
+        let mut overview = Overview { total: plan.runs.len(), ..Overview::default() };
         let mut left = 0;
         for (index, run) in plan.runs.iter().enumerate() {
-            if self.given_up.contains_key(&index) {
-                continue;
-            }
             match queue.get(&run.id) {
                 // a task of several runs may have ended this one
                 Some(task) if task.running && (pack == 1 || reader.outcome(index)?.is_none()) => {
@@ -146,10 +189,15 @@ impl Watch {
                 }
                 None => {}
             }
-            match reader.outcome(index)? {
+            let submitted = self.submitted.contains_key(&index);
+            let outcome = if submitted { reader.outcome(index)? } else { reader.known(index) };
+            match outcome {
                 Some(RunOutcome::Done(_)) => overview.done += 1,
                 Some(RunOutcome::Failed(..)) => overview.failed += 1,
-                _ => left += run.goal(),
+                _ => {
+                    overview.refused += usize::from(!submitted);
+                    left += run.goal();
+                }
             }
         }
         let speeds: Vec<f64> = overview.running.iter().filter_map(|run| run.steps_per_second).collect();
@@ -186,9 +234,9 @@ mod tests {
     fn a_task_that_works_on_no_run_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let runs = crate::sweep::SweepFile::parse("[grid]\nrun.seed = [0, 1]\n").unwrap().plan().unwrap();
-        let plan = Plan { dir: dir.path().to_owned(), name: "s".into(), runs };
+        let plan = Plan { dir: dir.path().to_owned(), name: "s".into(), runs, size: 2 };
         let places = Places::open(&plan.dir, 2).unwrap();
-        let task = |id: &str| EngineTask { id: id.into(), running: true, reason: String::new() };
+        let task = |id: &str| EngineTask { id: id.into(), running: true, ..EngineTask::default() };
         let queue: HashMap<_, _> =
             plan.runs.iter().zip(["7_0", "7_1"]).map(|(run, id)| (run.id.clone(), task(id))).collect();
         // a lease that cannot be read counts as held until it has not changed for two minutes
@@ -200,5 +248,19 @@ mod tests {
         let mut idle = |most| watch.idle_tasks(&plan, &mut reader, &queue, most).unwrap();
         assert!(idle(Duration::from_secs(60)).is_empty(), "it has just been seen");
         assert_eq!(idle(Duration::ZERO), ["7_0"]);
+    }
+
+    /// Fails if a task that made an epoch counts as idle, or a run that Slurm refused as a task.
+    #[test]
+    fn only_tasks_without_a_new_step_are_counted() {
+        let mut watch = Watch::default();
+        let mut task = |before, after| {
+            watch.submitted(0, before, PathBuf::new());
+            watch.stuck(0, after).is_some()
+        };
+        assert_eq!([task(0, 100), task(100, 100), task(100, 100)], [false; 3]);
+        assert!(watch.stuck(0, 100).is_none(), "it was refused and had no task");
+        watch.submitted(0, 100, PathBuf::new());
+        assert!(watch.stuck(0, 100).is_some(), "the third task in a row");
     }
 }
