@@ -22,7 +22,7 @@ pub enum CostCritic {
 }
 
 impl CostCritic {
-    /// Whether the network gives the root `u` of the value `u²`.
+    /// Whether the output of the network is the root `u` of the value `u²`.
     pub fn is_root(self) -> bool {
         matches!(self, Self::Root | Self::RootAboveLimit)
     }
@@ -52,7 +52,7 @@ pub struct Critic {
 pub struct SignalScale {
     /// Running mean of the squared discounted sums.
     mean_square: f64,
-    /// Number of epochs in it.
+    /// Number of epochs in the mean, at most 20.
     epochs: u32,
 }
 
@@ -130,8 +130,8 @@ pub enum LoadError {
 }
 
 impl Agent {
-    /// A new agent. Each network is initialised from a random stream of its own, so a seed gives the same policy for every
-    /// algorithm.
+    /// A new agent. Each network is initialised from its own random stream, so a seed gives the
+    /// same policy for every algorithm.
     pub fn new(
         obs_len: usize,
         action: &ActionSpace,
@@ -163,8 +163,9 @@ impl Agent {
         std::iter::once(reward.unit()).chain(cost_units).collect()
     }
 
-    /// Adds the mean squares of the discounted sums of an epoch to the scales. The critics keep their values in the
-    /// units of the task. Numbers that are not finite change nothing.
+    /// Adds the mean squares of the discounted sums of an epoch to the scales. The output layers of
+    /// the critics are rescaled, so that their values in the units of the task stay the same.
+    /// Numbers that are not finite change nothing.
     pub fn rescale(&mut self, reward: f64, cost: f64) {
         let Some(scales) = &mut self.scales else { return };
         if !(reward.is_finite() && cost.is_finite()) {

@@ -3,7 +3,7 @@
 //! ```text
 //! f = max(0, λ + σ (J_c − d))
 //! L(θ) = ( −E[min(ρ A_r, clip(ρ) A_r)] + f E[max(ρ A_c, clip(ρ) A_c)] ) / (1 + f)
-//! dual   λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before the policy
+//! dual   λ ← max(0, λ + Adam step of size η along J_c − d)       once per epoch, before f is computed
 //! ```
 //! Source: Dai, Ji, Yang, Zheng & Pan, AAAI 2023, and the authors' code. Deviations: minibatches, a learned
 //! standard deviation, the decay of the learning rate and the KL stop are those of the shared loop. The authors
@@ -31,7 +31,7 @@ epo_core::parameters! {
         pub clip: f64 = 0.2,
         /// Multiplier λ at the start.
         pub lambda_init: f64 = 0.001,
-        /// Learning rate η of the Adam that moves λ, as in the authors' code.
+        /// Learning rate η of the Adam optimiser that updates λ, as in the authors' code.
         pub lambda_lr: f64 = 0.2,
         /// Weight σ of the quadratic term. A larger weight damps the oscillation of the multiplier.
         pub sigma: f64 = 0.1,
@@ -44,6 +44,7 @@ impl AlgoSpec for AppoParams {
         label: "APPO",
         folder: "APPO",
         summary: "PPO with an augmented Lagrangian (Dai et al. 2023)",
+        reads_limit: true,
         headlines: &[("λ", LAMBDA), ("KL", KL)],
     };
 

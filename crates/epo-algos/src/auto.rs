@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// The text that stands for `None` in a configuration.
+/// The text for `None` in a configuration.
 pub(crate) const AUTO: &str = "auto";
 
 #[derive(Serialize, Deserialize)]

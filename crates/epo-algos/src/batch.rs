@@ -15,7 +15,8 @@ use crate::{Agent, CostCritic, UpdateError, gae};
 
 /// Steps of `n_envs` environments, environment by environment: index `i = env · n_steps + t`.
 ///
-/// Observations are normalised as they were when the policy acted. The buffers are reused from epoch to epoch.
+/// Observations are stored as the policy saw them: normalised with the statistics at that time. The
+/// buffers are reused from epoch to epoch.
 #[derive(Clone, Debug)]
 pub struct Rollout {
     n_envs: usize,
@@ -158,8 +159,8 @@ impl Lane<'_> {
 
     /// Adds the observation that the last pushed step led to.
     ///
-    /// Call it after a step that ended its episode, with the final observation of that episode. Call it also after the
-    /// last step of the lane, and never otherwise.
+    /// Call it after each step that ended an episode, with the final observation of that episode,
+    /// and after the last step of the lane. Do not call it after any other step.
     pub fn end(&mut self, next_obs: &[f32]) {
         assert_eq!(next_obs.len(), self.obs_len, "length of an observation");
         self.end_obs.extend_from_slice(next_obs);
@@ -428,7 +429,8 @@ impl Estimate {
     }
 }
 
-/// Writes `(c + γV')² − V²`: the "reward" whose value at discount γ² is the variance of the cost return (Sobel 1982).
+/// Writes `(c + γV')² − V²`. Used as a reward with the discount γ², its value is the variance of
+/// the discounted cost return (Sobel 1982).
 fn variance_reward(rollout: &Rollout, value: &Estimate, gamma: f64, out: &mut Vec<f64>) {
     out.clear();
     out.extend((0..rollout.len()).map(|i| {

@@ -23,6 +23,8 @@ pub struct AlgoInfo {
     pub folder: &'static str,
     /// Summary in one line.
     pub summary: &'static str,
+    /// Whether the cost limit has an effect on training.
+    pub reads_limit: bool,
     /// Metrics that a progress line shows, each with its symbol.
     pub headlines: &'static [(&'static str, Metric)],
 }
@@ -44,7 +46,8 @@ pub trait AlgoSpec: Sized {
     /// The error names the parameter, its value and the rule.
     fn check(&self) -> Result<(), UpdateError>;
 
-    /// How the critics are trained. By default as the policy, with the settings that all algorithms share.
+    /// How the critics are trained. By default they are trained like the policy, with the settings
+    /// that all algorithms share.
     fn critic_training(&self, update: &UpdateConfig) -> CriticTraining {
         CriticTraining {
             passes: update.passes,
@@ -58,7 +61,8 @@ pub trait AlgoSpec: Sized {
     fn method(&self, update: &UpdateConfig, discount: &Discount) -> Method;
 }
 
-/// How often the critics see a batch, and the configuration keys that say so.
+/// Number of passes and size of the minibatches of the critics, and the configuration keys that set
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CriticTraining {
     /// Maximum number of passes over the batch per epoch.
@@ -282,7 +286,7 @@ mod tests {
             described.extend(text.lines().filter_map(|l| Some(l.strip_prefix(&spec)?.to_owned())));
         }
         let listed = AlgoConfig::all_defaults().len();
-        assert_eq!(described.len(), listed, "{described:?}");
+        assert_eq!(described.len(), listed, "an algorithm is described but not in the list: {described:?}");
     }
 
     /// This test fails if a documented parameter does not exist, or if a parameter is not documented. It also fails if

@@ -4,16 +4,24 @@
 //! max_Δ gᵀΔ   s.t.   c + bᵀΔ ≤ 0,   ½ ΔᵀHΔ ≤ δ           g = ∇E[ρA_r], b = ∇E[ρA_c], c = c_scale (J_c − d)
 //! q = gᵀH⁻¹g,  r = gᵀH⁻¹b,  s = bᵀH⁻¹b,  A = q − r²/s,  B = 2δ − c²/s
 //! Δ = (H⁻¹g − ν H⁻¹b)/λ,   ν = max(0, λc + r)/s,   λ minimises  ½(A/λ + Bλ) − rc/s  where λc + r > 0,  else  ½(q/λ + 2δλ)
-//! case 4  no cost gradient, c < 0    3  c < 0 > B: all of the region is feasible       → Δ = √(2δ/q) H⁻¹g
-//! case 2  c < 0 ≤ B                  1  c ≥ 0, B ≥ 0: the limit cuts the region       → the dual
-//! case 0  c ≥ 0 > B: recovery                                                         → Δ = −√(2δ/s) H⁻¹b
+//! case 4  no cost gradient, c < 0                                     → Δ = √(2δ/q) H⁻¹g
+//! case 3  c < 0, B < 0: the whole region is feasible                  → Δ = √(2δ/q) H⁻¹g
+//! case 2  c < 0, B ≥ 0: feasible, and the limit cuts the region       → the dual
+//! case 1  c ≥ 0, B ≥ 0: violated, and the limit cuts the region       → the dual
+//! case 0  c ≥ 0, B < 0: the limit is out of reach                     → recovery: Δ = −√(2δ/s) H⁻¹b
 //! search  Δ, 0.8Δ, …: KL ≤ δ; cost surrogate rises by at most max(−c, 0); reward surrogate does not fall in cases 2–4
 //! ```
-//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe: by default c has the unit of b,
-//! `c_scale = 1 / episode length`, as in the original code (OmniSafe compares an episode's cost with a per-step
-//! gradient: `c_scale = 1`). KL is summed over action dimensions, so δ = 0.01 is twice as strict for two
-//! actions. ν uses `λc + r`, because g points uphill here. OmniSafe's g points uphill too, but it keeps
-//! `λc − r` of the downhill convention. The tests compare with brute force.
+//! H is the Fisher matrix plus `damping` times the identity. The code writes x = H⁻¹g and p = H⁻¹b.
+//!
+//! Source: Achiam, Held, Tamar & Abbeel, ICML 2017. Deviations from OmniSafe:
+//! - By default c has the unit of b: `c_scale = 1 / episode length`, as in the original code.
+//!   OmniSafe compares the cost of an episode with a gradient per step (`c_scale = 1`).
+//! - The KL divergence is summed over action dimensions. OmniSafe averages it, so the same δ is
+//!   twice as strict here for two action dimensions.
+//! - ν uses `λc + r`, because g is the gradient of a function that is maximised. OmniSafe's g has
+//!   the same sign, but its ν uses `λc − r`, which belongs to a minimisation.
+//!
+//! The tests compare the solution with brute force.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -37,8 +45,9 @@ epo_core::parameters! {
     pub struct CpoParams {
         /// Size δ of the trust region, in nat: the KL divergence of a step is at most δ.
         pub target_kl: f64 = 0.01,
-        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 / mean episode length, as in the original
-        /// code. The cost gradient is that of a mean over steps, so `auto` has its unit. OmniSafe uses 1.
+        /// Factor on the violation J_c − d: a positive number, or `auto` for 1 / mean episode
+        /// length, as in the original code. The cost gradient is a mean over steps, so `auto` puts
+        /// both in the same unit. OmniSafe uses 1.
         #[serde(with = "auto")]
         pub c_scale: Option<f64> = None,
         /// Maximum number of iterations of a conjugate-gradient solve.
@@ -64,6 +73,7 @@ impl AlgoSpec for CpoParams {
         label: "CPO",
         folder: "CPO",
         summary: "trust-region step under a linearised constraint (Achiam et al. 2017)",
+        reads_limit: true,
         headlines: &[("KL", m::KL)],
     };
 

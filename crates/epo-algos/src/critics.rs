@@ -1,17 +1,17 @@
 //! Training the critics: one pass of one critic, and the metrics that critics report.
 //!
 //! ```text
-//! L_V = 1/n Σ (V(s_i) − target_i)² + c Σ w²,   gradient norm ≤ 40,   Adam
+//! L_V = 1/n Σ (y(s_i) − target_i / unit)² + c Σ w²,   gradient norm ≤ max_grad_norm,   Adam
 //! ```
-//! Source: OmniSafe (c = 0.001 over weights and biases). EPO's root loss is the same square on its output `u`, see
-//! [`crate::pmn::critic_loss`].
+//! y is the output of the network, so the value of a state is unit × y. c is `critic_l2`, and Σ w²
+//! is over weights and biases. Source: OmniSafe (c = 0.001, max_grad_norm = 40). EPO's root loss is
+//! the same square on its output `u`; see [`critic_loss`].
 
 use epo_core::Metric;
 use epo_nn::{Mlp, Workspace, add_l2_and_clip, narrow, prefetch_rows};
 
 use crate::batch::mean;
 use crate::context::UpdateContext;
-use crate::pmn::critic_loss;
 use crate::{Batch, Critic, Estimate, UpdateError, report};
 
 /// Buffers of one critic, reused from epoch to epoch.
@@ -150,6 +150,19 @@ fn explained_variance(value: &[f64], target: &[f64]) -> f64 {
     };
     let all = variance(target);
     if all > 0.0 { 1.0 - variance(&error) / all } else { 0.0 }
+}
+
+/// Loss of a critic at one sample, `(y − t)²`, and its derivative with respect to the output `y`.
+///
+/// For V_N, `y = V_N` and `t = T_N`. For V_F, `y = u` with `V_F = u²`, and `t = √T_F ≥ 0`. For
+/// `u ≥ 0` this is the paper's loss `T_F + V_F − 2√(T_F V_F)`. The derivative of that form with
+/// respect to V_F, `1 − √(T_F/V_F)`, is −∞ for `V_F → 0` and NaN for `V_F < 0`.
+///
+/// For `u < 0` the paper's loss has a second, mirrored minimum. The square has no such minimum: it
+/// moves `u` towards `t`, so `u` has the same sign in all states.
+pub(crate) fn critic_loss(target: f64, output: f64) -> (f64, f64) {
+    let error = output - target;
+    (error * error, 2.0 * error)
 }
 
 /// The metrics of [`critic_report`] with `cost_critics` cost critics.

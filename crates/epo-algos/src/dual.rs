@@ -1,14 +1,15 @@
-//! A Lagrange multiplier that Adam moves, as in OmniSafe and in the code of APPO's authors.
+//! A Lagrange multiplier that Adam updates, as in OmniSafe and in the code of APPO's authors.
 //!
 //! ```text
 //! minimise −λ (J_c − d) over λ:   g = −(J_c − d)
 //! m ← β₁ m + (1−β₁) g,   v ← β₂ v + (1−β₂) g²,   λ ← max(0, λ − η m̂ / (√v̂ + 1e-8)),   β = (0.9, 0.999)
 //! ```
-//! Adam makes a step of about η for a violation of any size: from λ = 0 to λ = 1 it takes 1/η epochs.
+//! η is `lr`. A step of Adam has a size of about η for any violation, so λ takes about 1/η epochs
+//! from 0 to 1.
 
 use serde::{Deserialize, Serialize};
 
-/// A multiplier λ with the moments of its Adam. This is training state.
+/// A multiplier λ and the moments of its Adam optimiser. It is part of the training state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multiplier {

@@ -1,20 +1,28 @@
 //! EPO: an exterior penalty whose shape depends on the distance from the limit.
 //!
 //! ```text
-//! F̂ = (J_c + z e − d) / d                                 violation in units of the limit; e = standard error of J_c
+//! F̂ = (J_c + z e − d) / d,  at most 100                   violation in units of the limit; e = standard error of J_c
 //! α from F̂,   x = sp_β(F̂),   Φ(x) = α x + (1−α) x²         Penalty Metric Network: region, filter, weighting
 //! Ψ = e^{min(F̂, ψ_max)} / μ                               penalty factor
-//! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; 1/μ on the limit
+//! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; w = 1/μ at the limit
 //! A = (A_r − w Â_c) / (1 + w),   Â_c = α Â_N + (1−α) Â_√F   each advantage divided by its root mean square
 //! L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)]
-//! ln μ ← ln μ − η clamp(F̂, −1, 1), μ ≤ max(19, μ_0)       once per epoch, unless w_max acts above the limit; then
-//! w_max ← w_max + η_w min(F̂, 1),  w_max ≤ 19               the bound rises instead
+//! once per epoch:
+//!   if F̂ > 0 and w was cut to w_max:   w_max ← min(w_max + η_w min(F̂, 1), 19)
+//!   otherwise:                         ln μ ← ln μ − η clamp(F̂, −1, 1),  μ ≤ max(19, μ_0)
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. Deviations, each explained
-//! in `docs/epo.md`: the penalty is linearised at the policy that acted, so that one clip bounds the step; the
-//! violation is measured in units of the limit and the advantages in units of their size, so that no parameter
-//! depends on the unit of a cost or a reward; μ recovers; the penalty's share of the update is bounded; d stays
-//! outside the targets of the critics. The authors' released code is `epo_released.rs`.
+//! Parameters: z is `margin`, β `sharpness`, μ_0 `mu_init`, η `mu_rate` and η_w `share_rate`. The first
+//! w_max is `share_max / (1 − share_max)`. With `smooth = "relu"`, sp is max(F̂, 0) and sp'(0) counts as 1.
+//!
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. `docs/epo.md`
+//! explains each deviation:
+//! - The penalty is linearised at the policy that acted, so one clip bounds the step.
+//! - The violation is in units of the limit and the advantages are in units of their size. So no
+//!   parameter depends on the unit of a cost or a reward.
+//! - μ can rise again, and the penalty's share of the update is bounded.
+//! - The targets of the critics do not contain d.
+//!
+//! The authors' released code is `epo_released.rs`.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -58,14 +66,16 @@ epo_core::parameters! {
     pub struct EpoParams {
         /// Streams of the penalty: `both`, `linear` or `quadratic`. The last two are the paper's ablations.
         pub pmn: Pmn = Pmn::Both,
-        /// Critic of the quadratic stream: `root` (a critic of its own) or `shared` (that of the linear stream).
+        /// Critic of the quadratic stream: `root` (its own critic) or `shared` (the critic of the
+        /// linear stream).
         pub quad_stream: QuadStream = QuadStream::Root,
-        /// Filter of the violation: `softplus`, or `relu`, which gives no penalty within the limit.
+        /// Function that filters the violation: `softplus`, or `relu`, which gives no penalty
+        /// within the limit.
         pub smooth: Smooth = Smooth::Softplus,
         /// Sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the limit.
         pub sharpness: f64 = 8.0,
-        /// Safety margin z, in standard errors of the measured cost. The cost settles that far below the limit. With 0
-        /// it settles on the limit.
+        /// Safety margin z, in standard errors of the measured cost. The penalty grows from this
+        /// margin below the limit on; with 0 it grows from the limit on.
         pub margin: f64 = 1.0,
         /// Values of F̂ where the near region ends and where the far region begins.
         pub alpha_thresholds: [f64; 2] = [0.5, 1.0],
@@ -75,10 +85,11 @@ epo_core::parameters! {
         pub mu_init: f64 = 3.0,
         /// Rate η of μ: an epoch changes ln μ by −η F̂, and by at most η.
         pub mu_rate: f64 = 0.16,
-        /// Upper bound on the penalty's share w/(1 + w) of an update, in the first epoch.
+        /// Upper bound on the penalty's share w/(1 + w) of an update in the first epoch, from 0.5
+        /// to 0.95.
         pub share_max: f64 = 0.5,
-        /// Rate η_w of that bound: an epoch above the limit in which it acts raises w_max by η_w F̂, and by at most η_w.
-        /// The share never exceeds 0.95.
+        /// Rate η_w of that bound: an epoch above the limit in which the bound is active raises
+        /// w_max by η_w F̂, and by at most η_w. The share never exceeds 0.95.
         pub share_rate: f64 = 0.15,
         /// Half-width ε of the clip of the probability ratio.
         pub clip: f64 = 0.2,
@@ -91,6 +102,7 @@ impl AlgoSpec for EpoParams {
         label: "EPO",
         folder: "EPO",
         summary: "exterior penalty with a Penalty Metric Network (Gao et al. 2024)",
+        reads_limit: true,
         headlines: &[("α", ALPHA), ("μ", MU), ("KL", KL)],
     };
 
@@ -152,8 +164,9 @@ impl EpoParams {
     }
 }
 
-/// The weight whose share `w/(1 + w)` of the update is 0.95: upper bound on the weight. It also bounds μ, unless training
-/// starts with a larger one, so that on the limit the penalty's share of an update is at least 0.05.
+/// Upper bound on the weight w. The share `w/(1 + w)` of the update is then 0.95. μ has the same
+/// upper bound, unless `mu_init` is larger. At the limit, the penalty's share of an update is
+/// therefore at least 0.05.
 const W_MAX: f64 = 19.0;
 
 /// The training state that an epoch passes on to the next one.
@@ -177,10 +190,10 @@ pub struct Epo {
     psi: f64,
     /// Weight w of the cost.
     weight: f64,
-    /// Shares of the streams: α and 1 − α.
-    shares: [f64; 2],
+    /// Weights of the streams: α and 1 − α.
+    stream_weights: [f64; 2],
     /// One over the root mean square of each stream's advantage.
-    streams: [f64; 2],
+    inverse_rms: [f64; 2],
 }
 
 impl Epo {
@@ -189,14 +202,24 @@ impl Epo {
         let w_max = (params.share_max / (1.0 - params.share_max)).min(W_MAX);
         let next = EpoState { mu: params.mu_init, w_max };
         let (f_hat, alpha, mu, psi, weight) = (0.0, 1.0, next.mu, 0.0, 0.0);
-        Self { params, next, f_hat, alpha, mu, psi, weight, shares: [1.0, 0.0], streams: [0.0; 2] }
+        Self {
+            params,
+            next,
+            f_hat,
+            alpha,
+            mu,
+            psi,
+            weight,
+            stream_weights: [1.0, 0.0],
+            inverse_rms: [0.0; 2],
+        }
     }
 
     /// The cost advantage `Â_c` of sample `i`.
     fn adv_c(&self, mb: &Minibatch<'_>, i: usize) -> f64 {
-        let near = mb.adv_c[0][i] * self.streams[0];
-        let far = mb.adv_c.get(1).map_or(0.0, |adv| adv[i] * self.streams[1]);
-        self.shares[0] * near + self.shares[1] * far
+        let near = mb.adv_c[0][i] * self.inverse_rms[0];
+        let far = mb.adv_c.get(1).map_or(0.0, |adv| adv[i] * self.inverse_rms[1]);
+        self.stream_weights[0] * near + self.stream_weights[1] * far
     }
 }
 
@@ -229,8 +252,9 @@ impl Objective for Epo {
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {
-        self.shares = if whole.adv_c.len() == 2 { [self.alpha, 1.0 - self.alpha] } else { [1.0, 0.0] };
-        for (factor, adv) in self.streams.iter_mut().zip(whole.adv_c) {
+        self.stream_weights =
+            if whole.adv_c.len() == 2 { [self.alpha, 1.0 - self.alpha] } else { [1.0, 0.0] };
+        for (factor, adv) in self.inverse_rms.iter_mut().zip(whole.adv_c) {
             let square = adv.iter().map(|a| a * a).sum::<f64>() / adv.len() as f64;
             *factor = if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 };
         }

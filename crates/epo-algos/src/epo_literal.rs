@@ -1,17 +1,20 @@
-//! EPO as its paper prints it, with a switch for each of its nine readings.
+//! EPO as the paper prints it. Nine points can be read differently; a parameter switches each of them.
 //!
 //! ```text
-//! F̂ = (J_c − d) / σ,   α from F̂,   Ψ = e^F̂ / μ                                      σ = deviation of the episode costs
-//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(ln(1 + e^{L_c})),   Φ(x) = α x + (1−α) x²  on each minibatch
+//! F̂ = (J_c − d) / σ,   α from F̂,   Ψ = e^{min(F̂, ψ_max)} / μ                        σ = deviation of the episode costs
+//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ Φ(sp_β(L_c)),   Φ(x) = α x + (1−α) x²       on each minibatch
+//! sp_β(x) = ln(1 + e^{βx}) / β,   β = 1
 //! L_c = (E[min(ρ A_c, clip(ρ) A_c)] / (1−γ) + J_c − d) / σ,   A_c = α A_N + (1−α) A_√F
 //! T_N = max(c + γ V_N' − d, 0),   T_F = T_N²                                         targets of the critics
 //! μ ← κ μ                                                                            once per epoch, κ < 1
 //! stop if KL(new ‖ old) > δ
 //! ```
-//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq166, eq168, eqCostCcritic, Algorithm 1. The paper
-//! gives no value for μ; 10 is the value in its released code. Deviation: the exponent of Ψ is bounded, so that
-//! no number overflows. `epo.rs` is the form to use; `docs/epo-literal.md` explains the effect of each
-//! difference.
+//! γ is the discount of the cost, κ is `mu_decay` and β is `sharpness`.
+//!
+//! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq166, eq168, eqCostCcritic, Algorithm 1.
+//! The paper gives no value for μ; 10 is the value in its released code. Deviation: the bound ψ_max
+//! on the exponent of Ψ prevents an overflow. Use `epo.rs` for training; `docs/epo-literal.md`
+//! explains the effect of each difference.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -60,7 +63,7 @@ epo_core::parameters! {
         pub mu_init: f64 = 10.0,
         /// Factor κ on μ from one epoch to the next.
         pub mu_decay: f64 = 0.99,
-        /// Divide μ by κ after an epoch within the limit. As printed, μ only decreases.
+        /// Divide μ by κ after an epoch within the limit. In the printed form μ only decreases.
         pub mu_recovers: bool = false,
         /// Targets of the cost critics: `above-limit`, as printed, or `plain`, without the limit.
         pub targets: CostTargets = CostTargets::AboveLimit,
@@ -88,6 +91,7 @@ impl AlgoSpec for EpoLiteralParams {
         label: "EPO-literal",
         folder: "EPOLiteral",
         summary: "EPO as its paper prints it, guarded against overflow only (Gao et al. 2024)",
+        reads_limit: true,
         headlines: &[("α", ALPHA), ("μ", MU), ("KL", KL)],
     };
 
@@ -167,7 +171,8 @@ impl EpoLiteral {
         self.penalty_at(cost_surrogate(mb, cost_clip, clip, |i| self.adv_c(mb, i)))
     }
 
-    /// Does the same for a given `E[min(ρ A_c, clip(ρ) A_c)]`, which is 0 for the policy that acted.
+    /// Does the same for a given value of `E[min(ρ A_c, clip(ρ) A_c)]`. This value is 0 for the
+    /// policy that acted.
     fn penalty_at(&self, surrogate: f64) -> (f64, f64) {
         let slope = self.horizon * self.per_unit;
         let (smooth, sharpness) = (Smooth::Softplus, self.params.sharpness);
@@ -184,7 +189,8 @@ impl Objective for EpoLiteral {
             ViolationUnit::Spread => cost.spread(),
             ViolationUnit::Limit => cost.limit(),
         };
-        // if all episodes have the same cost, the spread is 0 and the violation is in units of the cost
+        // if all episodes have the same cost, the spread is 0, and the violation is in units of
+        // cost
         self.per_unit = if unit > 0.0 { 1.0 / unit } else { 1.0 };
         self.f_hat = cost.excess() * self.per_unit;
         self.alpha = alpha_by_region(self.f_hat, p.alpha_thresholds);
@@ -197,12 +203,12 @@ impl Objective for EpoLiteral {
     }
 
     fn begin_pass(&mut self, whole: &Minibatch<'_>) {
-        if self.reads_whole_batch() {
+        if self.reads_current_logp() {
             self.whole = self.penalty(whole);
         }
     }
 
-    fn reads_whole_batch(&self) -> bool {
+    fn reads_current_logp(&self) -> bool {
         self.params.divide_loss || !self.params.per_minibatch
     }
 

@@ -1,14 +1,17 @@
 //! EPO as its authors' released code intends it: two softplus streams, one of them on the variance of the cost.
 //!
 //! ```text
-//! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W])),   Ψ = e^{min(J_c − d, ψ_max)} / μ
+//! L(θ) = (−E[min(ρ A_r, clip(ρ) A_r)] + Ψ (α sp(E[ρ A_N]) + (1−α) sp(E[ρ A_W]))) / (1 + μΨ)
+//! Ψ = e^{min(J_c − d, ψ_max)} / μ,   sp(x) = ln(1 + e^x)
 //! ```
-//! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d is in the factor
-//! only, in episode units. α = ½ and μ = 10 are constants. Neither cost surrogate is clipped or multiplied by 1/(1−γ).
+//! `A_W` is the advantage of a critic of the variance of the discounted cost return. J_c − d
+//! appears only in Ψ, as cost per episode. α = ½ and μ = 10 are constants. Neither cost surrogate
+//! is clipped or multiplied by 1/(1−γ). `normalize_loss` switches the division by 1 + μΨ.
 //!
-//! Source: github.com/Ontroad/EPOPMN at a4895fa. It does not run without repairs, which `docs/epo-released.md` lists.
-//! Deviations: no upper clamp on the arguments of the softplus (its constant was not released), and
-//! full-batch coefficients per pass instead of minibatch ones.
+//! Source: github.com/Ontroad/EPOPMN at a4895fa. It does not run without repairs, which
+//! `docs/epo-released.md` lists. Deviations: the arguments of the softplus have no upper bound,
+//! because its constant was not released. The slopes of the softplus are computed once per pass on
+//! the whole batch instead of on each minibatch.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -29,11 +32,11 @@ epo_core::parameters! {
     pub struct EpoReleasedParams {
         /// Half-width ε of the clip of the probability ratio. It clips the reward surrogate only.
         pub clip: f64 = 0.2,
-        /// Weight α of the linear stream, from 0 to 1. The stream of the variance has the weight 1 − α.
+        /// Weight α of the linear stream, from 0 to 1. The variance stream has the weight 1 − α.
         pub alpha: f64 = 0.5,
-        /// Penalty factor μ, a constant. A smaller μ is stricter.
+        /// Constant penalty factor μ. A smaller μ is stricter.
         pub mu: f64 = 10.0,
-        /// Upper bound on the exponent of Ψ. The constant of the released code was not published.
+        /// Upper bound on the exponent of Ψ. The constant of the released code is not published.
         pub psi_max: f64 = 5.0,
         /// Divide the loss by 1 + μΨ, as the released code does.
         pub normalize_loss: bool = true,
@@ -46,6 +49,7 @@ impl AlgoSpec for EpoReleasedParams {
         label: "EPO-released",
         folder: "EPOReleased",
         summary: "EPO as its authors' released code intends it, with defects repaired (Gao et al. 2024)",
+        reads_limit: true,
         headlines: &[("μ", MU), ("KL", KL)],
     };
 
@@ -100,7 +104,7 @@ impl Objective for EpoReleased {
         self.weights = [share[0] * sigmoid(surr[0]), share[1] * sigmoid(surr[1])];
     }
 
-    fn reads_whole_batch(&self) -> bool {
+    fn reads_current_logp(&self) -> bool {
         true
     }
 

@@ -4,8 +4,10 @@
 //! repeat ≤ passes:  for each minibatch: critics step on MSE + c Σw²;  policy steps on the objective's loss − c_H H
 //!                   stop if KL over the whole batch > δ
 //! ```
-//! Source: OmniSafe's on-policy loop. Policy and critics are trained independently, each in the same seeded order of
-//! minibatches, and the critics make as many passes as the policy. `schedule.rs` distributes them over threads.
+//! c is `critic_l2`, c_H is `entropy`, H is the mean entropy of the policy and δ is `target_kl`.
+//! Source: OmniSafe's on-policy loop. Policy and critics are trained independently, each in the
+//! same seeded order of minibatches. The critics make as many passes as the policy. `schedule.rs`
+//! distributes the passes over threads.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use epo_nn::{Adam, Dist, Policy, PolicyWorkspace, clip_grad_norm, prefetch_rows};
@@ -38,7 +40,8 @@ epo_core::parameters! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct UpdateConfig {
-        /// Maximum number of passes over the batch per epoch. Late passes fit the noise of the costs in this batch.
+        /// Maximum number of passes over the batch per epoch. Late passes overfit the noise of the
+        /// costs in the batch.
         pub passes: usize = 4,
         /// Number of samples in a minibatch.
         pub minibatch: usize = 64,
@@ -238,7 +241,7 @@ impl Actor<'_> {
 
             // evaluate the whole batch under the new policy, for the KL stop and for the next pass
             let last = self.buffers.passes >= config.passes;
-            if !(last || config.kl_stop || self.objective.reads_whole_batch()) {
+            if !(last || config.kl_stop || self.objective.reads_current_logp()) {
                 passes.announce();
                 continue;
             }

@@ -1,7 +1,7 @@
 //! IPO: an interior-point method. The weight of the cost grows as the cost approaches its limit from below.
 //!
 //! ```text
-//! paper    max  L_r + κ ln(d − J_c)          gradient: a cost weight κ / (d − J_c), undefined from the limit on
+//! paper    max  L_r + κ ln(d − J_c)          gradient: a cost weight κ / (d − J_c), undefined for J_c ≥ d
 //! here     p = κ / (d − J_c)  if J_c < d, at most p_max;   p = p_max if J_c ≥ d
 //!          L(θ) = −E[min(ρ A, clip(ρ) A)],   A = (A_r − p A_c/σ_c) / (1 + p),   σ_c = deviation of a step's cost
 //! ```
@@ -40,6 +40,7 @@ impl AlgoSpec for IpoParams {
         label: "IPO",
         folder: "IPO",
         summary: "PPO with an interior-point barrier (Liu et al. 2020)",
+        reads_limit: true,
         headlines: &[("KL", KL)],
     };
 
@@ -82,7 +83,7 @@ impl Objective for Ipo {
     fn begin(&mut self, cost: CostReading) {
         let margin = -cost.excess();
         let IpoParams { kappa, penalty_max, .. } = self.params;
-        self.unit = if cost.step_std() > 0.0 { cost.step_std() } else { 1.0 }; // without any cost A_c is noise
+        self.unit = if cost.step_std() > 0.0 { cost.step_std() } else { 1.0 }; // without costs, A_c is only noise
         self.penalty = if margin > 0.0 { (kappa / margin).min(penalty_max) } else { penalty_max };
     }
 

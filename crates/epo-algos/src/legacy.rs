@@ -7,12 +7,15 @@ use crate::auto::AUTO;
 /// Renames the keys of a configuration that version 0.3 or earlier saved. A configuration of this version is
 /// unchanged.
 ///
-/// - `train.batch` is `train.minibatch`, `algo.critic_batch` is `algo.critic_minibatch`.
-/// - `algo.variant = "released"` is the algorithm `epo-released`.
-/// - A scale of 0 meant 1 − γ: this is `auto` for P3O, and the number for CPO.
-/// - Critics learned values in the units of the task.
-/// - EPO's penalty had other parameters; those that this version does not have are dropped.
-/// - A run ended with a whole epoch: `run.steps` becomes the number of steps that it made.
+/// - `train.batch` becomes `train.minibatch`, and `algo.critic_batch` becomes
+///   `algo.critic_minibatch`.
+/// - `algo.variant = "released"` becomes the algorithm `epo-released`.
+/// - A scale of 0 meant 1 − γ. `violation_scale = 0` becomes `auto`, and `c_scale = 0` becomes the
+///   number 1 − γ of the cost.
+/// - `normalize_values` becomes false: critics learned values in the units of the task.
+/// - Parameters of EPO's penalty that this version does not have are removed.
+/// - `run.steps` becomes the number of steps that the run made, because a run ended with a whole
+///   epoch.
 pub fn modernise(config: &mut Table) {
     let old = rename(config, "train", "batch", "minibatch");
     rename(config, "algo", "critic_batch", "critic_minibatch");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Agent, Batch, KlDirection};
 
-/// The samples of a loss. All slices have one entry per sample.
+/// The samples on which a loss is computed. All slices have one entry per sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Minibatch<'a> {
     /// `ln π(a|s)` of the policy that is being updated.
@@ -51,9 +51,9 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
     /// minibatch would be biased.
     fn begin_pass(&mut self, _whole: &Minibatch<'_>) {}
 
-    /// Whether [`begin_pass`](Self::begin_pass) reads the whole batch. If it does not, and there is no KL stop, the
-    /// evaluation of the whole batch between passes is left out.
-    fn reads_whole_batch(&self) -> bool {
+    /// Whether [`begin_pass`](Self::begin_pass) reads `logp`. If it does not, and there is no KL stop, the policy is
+    /// not evaluated on the whole batch between passes.
+    fn reads_current_logp(&self) -> bool {
         false
     }
 
@@ -66,9 +66,7 @@ pub trait Objective: std::fmt::Debug + Send + Sync {
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64;
 
     /// The algorithm's own metrics with their values for this epoch.
-    fn report(&self) -> Vec<(Metric, f64)> {
-        Vec::new()
-    }
+    fn report(&self) -> Vec<(Metric, f64)>;
 
     /// The training state for a checkpoint: the numbers that [`begin`](Self::begin) changes and the next epoch needs.
     fn state(&self) -> Value {
@@ -138,7 +136,7 @@ impl UpdateReport {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// A number that should be finite is not. It has not reached a parameter.
+    /// A number that should be finite is not. No parameter has been updated with it.
     #[error("{what} is {value} ({place})")]
     NotFinite {
         /// Name of the quantity.
@@ -161,7 +159,8 @@ pub enum UpdateError {
 }
 
 impl UpdateError {
-    /// Checks `values`; the error names the first that is not finite by its index.
+    /// Returns an error if a value is not finite. The error contains the index of the first such
+    /// value.
     pub fn check(what: &'static str, values: &[f64]) -> Result<(), Self> {
         match values.iter().position(|v| !v.is_finite()) {
             None => Ok(()),

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! L(θ) = −E[min(ρ A_r, clip(ρ) A_r)] + κ max(0, E[max(ρ A_c, clip(ρ) A_c)] + (1−γ)(J_c − d))
-//! κ ← min(κ_max, g κ)       once per epoch
+//! κ ← min(κ_max, κ_growth κ)       once per epoch
 //! ```
-//! Source: Zhang et al., IJCAI 2022. Deviations: none by default. OmniSafe's version neither clips nor scales
-//! by (1−γ): `cost_clip = "none"`, `violation_scale = 1`; then |J_c − d| is so much larger than the surrogate
-//! that the hinge is a plain switch with weight κ. The hinge is that of the whole batch, computed once per pass: over
-//! 64 samples the surrogate is so noisy that a feasible policy would be penalised in a third of the minibatches.
+//! γ is the discount of the cost; `violation_scale` replaces 1−γ. Source: Zhang et al., IJCAI 2022.
+//! Deviations: none by default. OmniSafe's version neither clips nor scales by (1−γ):
+//! `cost_clip = "none"`, `violation_scale = 1`. Then |J_c − d| is so much larger than the surrogate
+//! that the hinge is a plain switch with weight κ.
+//!
+//! The hinge is evaluated once per pass, on the whole batch. On 64 samples the surrogate is so
+//! noisy that a feasible policy would be penalised in a third of the minibatches.
 
 use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,7 @@ impl AlgoSpec for P3oParams {
         label: "P3O",
         folder: "P3O",
         summary: "PPO with an exact penalty on a clipped cost surrogate (Zhang et al. 2022)",
+        reads_limit: true,
         headlines: &[("κ", KAPPA), ("KL", KL)],
     };
 
@@ -90,7 +94,8 @@ pub struct P3o {
 impl P3o {
     /// The objective at the start of training. `gamma` is the discount of the cost.
     pub fn new(params: P3oParams, gamma: f64) -> Self {
-        // every `begin` multiplies by the growth, the first one too: start one factor below
+        // every `begin` multiplies κ by the growth, also the first one, so κ starts one factor
+        // lower
         let kappa = params.kappa / params.kappa_growth;
         let scale = params.violation_scale.unwrap_or(1.0 - gamma);
         Self { scale, kappa, violation: 0.0, weight: 0.0, params }
@@ -109,7 +114,7 @@ impl Objective for P3o {
         self.weight = if hinge > 0.0 { self.kappa } else { 0.0 };
     }
 
-    fn reads_whole_batch(&self) -> bool {
+    fn reads_current_logp(&self) -> bool {
         true
     }
 

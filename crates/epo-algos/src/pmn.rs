@@ -7,7 +7,8 @@
 //! factor      Ψ = e^{min(F̂, ψ_max)} / μ                                  constant for the gradient
 //! critics     V_N: (T_N − V_N)²     V_F = u²: T_F + V_F − 2√(T_F V_F) = (√T_F − √V_F)²
 //! ```
-//! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. `docs/epo.md` explains how the paper is read.
+//! Source: EPO paper, eq_pmn, Properties 1, eq25, eqCostCcritic. `docs/epo.md` explains how the
+//! equations of the paper are interpreted.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub fn sigmoid(x: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smooth {
-    /// `ln(1 + e^{βx}) / β`. It has a gradient everywhere, also within the limit.
+    /// `ln(1 + e^{βx}) / β`. It has a gradient everywhere, even within the limit.
     Softplus,
     /// `max(x, 0)`. It has no penalty and no gradient within the limit.
     Relu,
@@ -74,7 +75,8 @@ pub fn alpha_by_region(f_hat: f64, thresholds: [f64; 2]) -> f64 {
     }
 }
 
-/// The factor `Ψ = e^{min(F̂, ψ_max)} / μ`. The bound ψ_max keeps it finite for any violation.
+/// The factor `Ψ = e^{min(F̂, ψ_max)} / μ`, where ψ_max is `exponent_max`. The bound keeps Ψ finite
+/// for any violation.
 pub fn penalty_factor(f_hat: f64, mu: f64, exponent_max: f64) -> f64 {
     f_hat.min(exponent_max).exp() / mu
 }
@@ -110,20 +112,10 @@ impl PenaltyFunction {
     }
 }
 
-/// Loss of a critic at one sample, `(y − t)²`, and its derivative with respect to the output `y`.
-///
-/// For V_N, `y = V_N` and `t = T_N`. For V_F, `y = u` with `V_F = u²` and `t = √T_F ≥ 0`: on `u ≥ 0` this is
-/// the paper's `T_F + V_F − 2√(T_F V_F)`, whose own derivative `1 − √(T_F/V_F)` is −∞ at `V_F → 0` and NaN
-/// below. For `u < 0` the paper's loss has a second, mirrored minimum. The square has none: it moves `u`
-/// towards `t`, so that `u` does not change sign between states.
-pub fn critic_loss(target: f64, output: f64) -> (f64, f64) {
-    let error = output - target;
-    (error * error, 2.0 * error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::critics::critic_loss;
 
     const REGIONS: [(&str, [f64; 4]); 3] =
         [("near", [0.01, 0.1, 0.3, 0.49]), ("mid", [0.51, 0.6, 0.8, 0.99]), ("far", [1.01, 1.5, 3.0, 40.0])];

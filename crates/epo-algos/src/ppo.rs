@@ -6,7 +6,7 @@
 //! Source: Schulman et al. 2017. Deviations: none; the KL stop, the learning-rate decay and the critics are
 //! those of the shared loop, as in OmniSafe.
 
-use epo_core::{CostReading, TaskFamily};
+use epo_core::{CostReading, Metric, TaskFamily};
 use serde::{Deserialize, Serialize};
 
 use crate::config::check_clip;
@@ -31,6 +31,7 @@ impl AlgoSpec for PpoParams {
         label: "PPO",
         folder: "PPO",
         summary: "proximal policy optimisation; measures the cost and ignores it (Schulman et al. 2017)",
+        reads_limit: false,
         headlines: &[("KL", report::KL)],
     };
 
@@ -63,6 +64,10 @@ impl Objective for Ppo {
 
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         clipped_surrogate(mb, self.params.clip, |i| mb.adv_r[i], dlogp)
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        Vec::new()
     }
 }
 

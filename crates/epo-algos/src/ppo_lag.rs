@@ -29,7 +29,8 @@ epo_core::parameters! {
         pub clip: f64 = 0.2,
         /// Multiplier λ at the start.
         pub lambda_init: f64 = 0.001,
-        /// Learning rate η of the Adam that moves λ. At 0.035, λ takes about thirty epochs from 0 to 1.
+        /// Learning rate η of the Adam optimiser that updates λ. At 0.035, λ takes about thirty
+        /// epochs from 0 to 1.
         pub lambda_lr: f64 = 0.035,
     }
 }
@@ -40,6 +41,7 @@ impl AlgoSpec for PpoLagParams {
         label: "PPO-Lag",
         folder: "PPOLag",
         summary: "PPO with a Lagrange multiplier on the cost (Ray et al. 2019)",
+        reads_limit: true,
         headlines: &[("λ", LAMBDA), ("KL", KL)],
     };
 

@@ -1,4 +1,5 @@
-//! The threads of an update: any thread takes the next pass of the critic that is furthest behind.
+//! Distributes the passes of an update over threads. A free thread takes the next pass of the
+//! critic that has made the fewest passes.
 //!
 //! A reader of an algorithm can skip this file. Every critic makes as many passes as the policy, one after another and
 //! in the same order of minibatches. Therefore the result does not depend on the number of threads.
@@ -57,8 +58,8 @@ pub(crate) fn train_critics(
     queue.into_result()
 }
 
-/// The handle through which the policy announces its passes. When it is dropped, even by a panic, the critics
-/// finish.
+/// The handle with which the policy announces its passes. When it is dropped, even by a panic, the
+/// queue is closed and the critics finish.
 pub(crate) struct Passes<'q, 'a>(&'q Queue<'a>);
 
 impl Passes<'_, '_> {

@@ -90,7 +90,8 @@ impl TrustRegion {
         }
     }
 
-    /// Writes `x ≈ (H + damping)⁻¹ b`, where H is the Fisher matrix at the centre, and returns `‖b − Hx‖/‖b‖`.
+    /// Writes `x ≈ (H + damping I)⁻¹ b`, where H is the Fisher matrix at the centre. Returns the
+    /// relative residual `‖b − (H + damping I) x‖ / ‖b‖`.
     pub(crate) fn solve(
         &mut self,
         policy: &Policy,
@@ -138,8 +139,9 @@ impl TrustRegion {
         self.new.entropy()
     }
 
-    /// Tries `θ + decay^j · step` for `j = 0, 1, …`, keeps the first that `accept` takes and returns its number from 1.
-    /// If there is none, it restores θ and returns 0.
+    /// Tries `θ + decay^j · step` for `j = 0, 1, …`. Keeps the first candidate that `accept`
+    /// accepts, and returns its number, counted from 1. If there is none, it restores θ and returns
+    /// 0.
     pub(crate) fn line_search(
         &mut self,
         policy: &mut Policy,
@@ -157,7 +159,8 @@ impl TrustRegion {
                     *p = (f64::from(s) + fraction * d) as f32;
                 }
             });
-            // a KL that is not finite compares false, so a step that is too long is followed by a shorter one
+            // a comparison with a KL that is not finite is false, so such a step is rejected and a
+            // shorter one is tried
             if accept(self.trial(policy, batch)) {
                 return trial;
             }

@@ -10,7 +10,7 @@ use epo_algos::{
     AlgoConfig, CpoParams, FirstOrder, KlDirection, Minibatch, Objective, P3oParams, Ppo, PpoParams,
     UpdateConfig, UpdateError, UpdateReport,
 };
-use epo_core::CostReading;
+use epo_core::{CostReading, Metric};
 use epo_nn::Dist;
 use toml::{Table, Value};
 
@@ -60,9 +60,9 @@ fn a_restored_algorithm_continues_with_the_same_bits() {
         }
         resumed.epoch = whole.epoch;
         let (a, b) = (run(&mut whole, 2), run(&mut resumed, 2));
-        assert_eq!(a, b, "{}: reports", config.name());
-        assert!(whole.bits() == resumed.bits(), "{}: parameters", config.name());
-        assert_eq!(whole.algo.state(), resumed.algo.state());
+        let hint = "state() or restore() leaves out a number that begin() changes";
+        assert!(a == b && whole.bits() == resumed.bits(), "{}: {hint}", config.name());
+        assert_eq!(whole.algo.state(), resumed.algo.state(), "{}: {hint}", config.name());
     }
 }
 
@@ -242,8 +242,8 @@ fn refuses_bad_numbers<T: serde::de::DeserializeOwned>(
                 Err(UpdateError::Config { key: named, .. }) => assert_eq!(named, dotted, "{value}"),
                 other => assert!(
                     value == -1.0 && other.is_ok() && MAY_BE_NEGATIVE.contains(&&*dotted),
-                    "{dotted} = {value} of {table:?}: {other:?}; the check of the algorithm must refuse it, or \
-                     MAY_BE_NEGATIVE must name it"
+                    "{dotted} = {value} is not refused: {other:?}. `AlgoSpec::check` must refuse it. If the parameter may \
+                     be negative, list it in MAY_BE_NEGATIVE"
                 ),
             }
         }
@@ -418,12 +418,16 @@ impl Objective for Noting {
             .push(whole.logp.iter().sum::<f64>() / whole.logp.len() as f64);
     }
 
-    fn reads_whole_batch(&self) -> bool {
+    fn reads_current_logp(&self) -> bool {
         true
     }
 
     fn loss(&self, mb: &Minibatch<'_>, dlogp: &mut [f64]) -> f64 {
         self.0.loss(mb, dlogp)
+    }
+
+    fn report(&self) -> Vec<(Metric, f64)> {
+        self.0.report()
     }
 }
 
@@ -454,6 +458,7 @@ fn leaving_out_an_unread_evaluation_changes_no_bit() {
             learner.algo = config.build(&shared, &common::DISCOUNT).unwrap();
             (run(&mut learner, 2), learner.bits())
         };
-        assert!(trained(true) == trained(false), "{}", config.name());
+        let same = trained(true) == trained(false);
+        assert!(same, "{}: begin_pass reads `logp`, so reads_current_logp() must be true", config.name());
     }
 }

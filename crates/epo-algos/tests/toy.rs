@@ -94,6 +94,7 @@ fn check(algo: &AlgoConfig) {
             assert!(!near, "reached by the broken variant: {text}");
         }
         None => {
+            assert!(!algo.info().reads_limit, "{} reads the limit, so it needs a case", algo.name());
             let (ret, cost) = Learner::new(algo, 1, 50).train();
             assert!(
                 ret > 9.5 && cost > 9.5,

@@ -11,7 +11,7 @@ use epo_tasks::TaskError;
 pub(crate) enum Code {
     /// The command succeeded.
     Done = 0,
-    /// The command failed for a reason that has no code of its own.
+    /// The command failed for a reason without a specific code.
     Failed = 1,
     /// The arguments or the configuration are wrong.
     Usage = 2,

@@ -120,7 +120,8 @@ pub fn run_as(program: Vec<OsString>, args: Vec<OsString>) -> u8 {
     main(args, || Ok(()))
 }
 
-/// Parses the arguments of the program. `-1` is the value of the option before it, which says what is wrong with it.
+/// Parses the arguments of the program. A negative number such as `-1` is taken as the value of the
+/// option before it. The error message of that option then says what is wrong with the number.
 fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
     fn take_negative_numbers(command: clap::Command) -> clap::Command {
         let command = command.mut_args(|arg| match arg.get_action().takes_values() {

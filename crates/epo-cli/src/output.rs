@@ -24,7 +24,7 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
 /// The command that starts this program again, if it is not the path of the executable.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Sets the command that starts this program again. The first call counts.
+/// Sets the command that starts this program again. Later calls have no effect.
 pub(crate) fn set_program(command: Vec<OsString>) {
     let _ = PROGRAM.set(command);
 }
@@ -43,6 +43,11 @@ pub(crate) fn is_python() -> bool {
 pub(crate) fn program() -> String {
     let named = std::env::args().next().filter(|_| PROGRAM.get().is_none());
     named.unwrap_or_else(|| "epo".to_owned())
+}
+
+/// Returns a path in single quotes, so that a shell takes it as one word.
+pub(crate) fn quoted(path: &std::path::Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 /// Returns a number with its noun: `1 run`, `2 runs`.
@@ -86,6 +91,13 @@ pub(crate) fn table<R: AsRef<[String]>>(rows: &[R], texts: usize) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_path_is_one_word_of_a_shell() {
+        let said = format!("printf %s {}", quoted(std::path::Path::new("it's a $HOME")));
+        let output = std::process::Command::new("sh").args(["-c", &said]).output().unwrap();
+        assert_eq!(output.stdout, b"it's a $HOME");
+    }
 
     #[test]
     fn one_is_singular() {

@@ -136,7 +136,7 @@ pub(crate) fn with_bar<T>(episodes: usize, quiet: bool, watch: &Watch, work: imp
     if quiet || !std::io::stderr().is_terminal() {
         return work();
     }
-    /// Ends the thread that draws, also if the work panics.
+    /// Ends the thread that draws, even if the work panics.
     struct Done<'a>(&'a AtomicBool);
     impl Drop for Done<'_> {
         fn drop(&mut self) {

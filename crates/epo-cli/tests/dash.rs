@@ -51,10 +51,15 @@ fn an_episode_of_training_is_replayed() {
     assert!(train.output().unwrap().status.success());
 
     let (_dash, address) = start(&[folder, "--port", "0"]);
-    let overview = get(&address, "/api/overview");
-    let overview: serde_json::Value =
-        serde_json::from_str(overview.split_once("\r\n\r\n").unwrap().1.trim()).unwrap();
-    let id = overview["runs"][0]["id"].as_str().unwrap();
+    // runs are read after the address is printed
+    let id = (0..100).find_map(|_| {
+        let answer = get(&address, "/api/overview");
+        let overview: serde_json::Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1.trim()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        overview["runs"][0]["id"].as_str().map(str::to_owned)
+    });
+    let id = id.unwrap();
     let answer = get(&address, &format!("/replay?run={id}&episode=2"));
     assert!(answer.starts_with("HTTP/1.1 200"), "{}", &answer[..answer.len().min(500)]);
     assert!(answer.contains("exactly the actions of training"), "the last epoch is replayed exactly");

@@ -117,7 +117,7 @@ fn a_run_folder_of_version_0_3_0_is_reported_with_its_evaluation() {
     assert!(got.status.success(), "{}", text(&got.stderr));
     assert!(text(&got.stderr).contains("1 run in out/index.html"), "{}", text(&got.stderr));
     let stdout = text(&got.stdout);
-    assert!(stdout.contains("Cost, mean action") && !stdout.contains("sampled actions |"), "{stdout}");
+    assert!(stdout.contains("Cost, mean action") && !stdout.contains("sampled action |"), "{stdout}");
     let out = dir.path().join("out");
     let csv = fs::read_to_string(out.join("tables/table6-evaluation.csv")).unwrap();
     let (header, row) = csv.split_once('\n').unwrap();

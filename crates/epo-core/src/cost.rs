@@ -64,7 +64,8 @@ impl CostReading {
         self.spread
     }
 
-    /// Standard error of `J_c`: the spread divided by the root of the number of episodes. 0 if that number is unknown.
+    /// Standard error of `J_c`: the spread divided by the square root of the number of episodes. 0
+    /// if that number is unknown.
     pub fn standard_error(self) -> f64 {
         if self.episodes == 0 { 0.0 } else { self.spread / (self.episodes as f64).sqrt() }
     }

@@ -139,8 +139,9 @@ impl EnvPool {
         Self::numbered(envs, 0, threads, run_seed, purpose)
     }
 
-    /// Does the same as [`new`](Self::new) for environments with the indices `first`, `first` + 1, …: a part of the
-    /// environments of a run. The index decides the seeds of the episodes.
+    /// Creates a pool whose environments have the indices `first`, `first` + 1, …: a part of the
+    /// environments of a run. The index decides the seeds of the episodes. Otherwise it is
+    /// [`new`](Self::new).
     pub fn numbered(
         envs: Vec<Box<dyn Env>>,
         first: u32,

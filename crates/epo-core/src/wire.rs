@@ -41,7 +41,7 @@ impl WireWriter {
         values.iter().for_each(|value| self.0.extend_from_slice(&value.to_le_bytes()));
     }
 
-    /// Appends a slice of numbers of single precision.
+    /// Appends a slice of `f32` numbers.
     pub fn f32s(&mut self, values: &[f32]) {
         self.u64(values.len() as u64);
         self.0.reserve(4 * values.len());
@@ -107,7 +107,7 @@ impl<'a> WireReader<'a> {
         Ok(())
     }
 
-    /// Reads numbers of single precision into a slice. A message with another number of elements is an error.
+    /// Reads `f32` numbers into a slice. A message with another number of elements is an error.
     pub fn f32s(&mut self, out: &mut [f32]) -> Result<(), WireError> {
         let elements = self.elements::<4>()?;
         if elements.len() != out.len() {
@@ -117,8 +117,7 @@ impl<'a> WireReader<'a> {
         Ok(())
     }
 
-    /// Reads numbers of single precision into `out`, which gets as many as the message has. Earlier content is
-    /// removed.
+    /// Reads all `f32` numbers of the next slice into `out`. Earlier content of `out` is removed.
     pub fn f32_vec(&mut self, out: &mut Vec<f32>) -> Result<(), WireError> {
         let elements = self.elements::<4>()?;
         out.clear();
@@ -131,7 +130,7 @@ impl<'a> WireReader<'a> {
         self.elements::<1>().map(<[[u8; 1]]>::as_flattened)
     }
 
-    /// Reads a text.
+    /// Reads UTF-8 text.
     pub fn text(&mut self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError)
     }

@@ -111,7 +111,7 @@ const panels = {
     new CurvePanel({ key: "psi", title: "Factor Ψ", note: "multiplies the penalty", zero: true }, listener),
     new CurvePanel({ key: "weight", title: "Weight of the cost", note: "against the reward, in the gradient", zero: true }, listener),
     new CurvePanel({ key: "lambda", title: "Multiplier λ", note: "of Lagrangian algorithms", zero: true }, listener),
-    new CurvePanel({ key: "kappa", title: "Penalty factor κ", note: "of P3O", zero: true }, listener),
+    new CurvePanel({ key: "kappa", title: "Penalty factor κ", note: "of an exact penalty", zero: true }, listener),
     new CurvePanel({ key: "explained_r", title: "Reward critic", note: "share of the variance that it explains" }, listener),
     new CurvePanel({ key: "explained_c", title: "Cost critic", note: "share of the variance that it explains" }, listener),
     new CurvePanel({ key: "feasible", title: "Feasible episodes", note: "share of the last 100", zero: true }, listener),

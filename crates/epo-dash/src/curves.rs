@@ -101,7 +101,8 @@ struct SeedLine {
 /// A group, its label, and its curves by quantity.
 type GroupCurves = (String, String, Vec<(&'static str, Curve)>);
 
-/// `whole` asks for all rows that are kept; otherwise lines with many points are thinned.
+/// Returns the curves of the wanted groups. If `whole` is true, they have all rows that are kept;
+/// otherwise lines with many points are thinned.
 fn group_curves(store: &Store, query: &CurvesQuery, whole: bool) -> Vec<GroupCurves> {
     let (table, filter) = (store.table(), Filter::parse(&query.q));
     let wanted: BTreeSet<&str> = query.groups.split(',').filter(|id| !id.is_empty()).collect();

@@ -38,19 +38,19 @@ pub(crate) const QUANTITIES: [Quantity; 17] = [
     Quantity { key: "excess", column: "", range: POSITIVE },
 ];
 
-/// Place of the return in [`QUANTITIES`].
+/// Index of the return in [`QUANTITIES`].
 pub(crate) const RET: usize = 0;
-/// Place of the cost.
+/// Index of the cost.
 pub(crate) const COST: usize = 1;
-/// Place of the time since the start of the run.
+/// Index of the time since the start of the run.
 pub(crate) const TIME: usize = 2;
-/// Place of the speed.
+/// Index of the speed.
 pub(crate) const FPS: usize = 3;
-/// Place of the sum of the excess over the limit.
+/// Index of the sum of the excess over the limit.
 pub(crate) const EXCESS: usize = 16;
 
-/// Maximum number of rows that are kept of a run. Of a longer run, the row with the highest cost of every two, four, …
-/// rows is kept, and the newest row.
+/// Maximum number of rows of a run that are kept. If a run has more, only the row with the highest
+/// cost out of every two, four, … rows is kept, and the newest row.
 pub(crate) const MOST_ROWS: usize = 4096;
 
 /// Rows of `progress.csv`, column by column.
@@ -91,7 +91,7 @@ impl Part {
     }
 }
 
-/// Sums over all rows, also over those that are not kept.
+/// Sums over all rows, including those that are not kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     /// Number of rows, which is the number of finished epochs.
@@ -102,7 +102,7 @@ pub(crate) struct Sums {
     pub(crate) above: usize,
     /// Sum of `max(0, cost − limit)`.
     pub(crate) excess: f64,
-    /// Row from which on no cost is above the limit.
+    /// First of the final rows whose costs are all within the limit.
     pub(crate) stays_from: Option<usize>,
     /// Environment steps.
     pub(crate) steps: f64,
@@ -211,7 +211,8 @@ impl Rows {
         }
     }
 
-    /// Mean return and mean cost over all rows that end after `from` steps, also over those that are not kept.
+    /// Mean return and mean cost over all rows that end after `from` steps, including rows that are
+    /// not kept.
     pub(crate) fn means_after(&self, from: f64) -> Option<(f64, f64)> {
         let begin = self.steps.partition_point(|&s| s <= from);
         let kept = |i: usize| Part::of(self.steps[i], self.values[RET][i], self.values[COST][i]);
@@ -281,7 +282,23 @@ fn is_higher(a: f32, b: f32) -> bool {
 mod tests {
     use super::*;
 
-    /// This test fails if a quantity is inserted and a place is not changed.
+    /// This test fails if the dashboard cannot show a metric that an algorithm names as a headline.
+    #[test]
+    fn every_headline_of_an_algorithm_can_be_shown() {
+        for algo in epo_algos::AlgoConfig::all_defaults() {
+            for (symbol, metric) in algo.info().headlines {
+                let known = QUANTITIES.iter().any(|quantity| quantity.column == metric.key);
+                assert!(
+                    known,
+                    "{}: add {symbol} ({}) to QUANTITIES and to page/app.js",
+                    algo.name(),
+                    metric.key
+                );
+            }
+        }
+    }
+
+    /// This test fails if a quantity is inserted and an index is not changed.
     #[test]
     fn the_places_are_those_of_the_quantities() {
         let keys = [RET, COST, TIME, FPS, EXCESS].map(|place| QUANTITIES[place].key);

@@ -44,10 +44,12 @@ const MOST_RUNS_SEARCHED: usize = 50;
 /// Number of answers that are kept for clients that make the same request.
 const KEPT: usize = 32;
 
-/// Scripts and styles only from the dashboard itself, none inside the page; nothing else is loaded.
+/// Content security policy of the page. Scripts and styles come only from files of the dashboard,
+/// never from the page itself, and nothing else is loaded.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// A replay is one file with its scripts inside. In the sandbox it belongs to no origin.
+/// Additional policy of a replay, which is one file with its scripts inside. In the sandbox it
+/// belongs to no origin.
 const SANDBOX: &str = "sandbox allow-scripts; frame-ancestors 'none'";
 
 /// Folders to show, and the address to serve them on.
@@ -255,7 +257,7 @@ fn listen(ip: IpAddr, port: u16) -> Result<std::net::TcpListener, DashboardError
 fn raise_limit_of_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }); // the old limit works, too
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }); // on an error the old limit stays
 }
 
 /// The licences of the libraries that the page uses.
@@ -580,14 +582,14 @@ struct ReplayQuery {
 /// Query of `/api/episodes`.
 #[derive(Debug, Deserialize)]
 struct EpisodesQuery {
-    /// A run, or else a group of runs.
+    /// Id of a run. If there is no such run, `group` is used.
     #[serde(default)]
     run: String,
     #[serde(default)]
     group: String,
-    /// A number of environment steps within the epoch.
+    /// Number of environment steps within the epoch.
     steps: Option<f64>,
-    /// Or else hours of training within the epoch.
+    /// Hours of training within the epoch. Used if `steps` is not given.
     hours: Option<f64>,
     /// Filter of the runs of a group.
     #[serde(default)]

@@ -38,7 +38,8 @@ pub(crate) struct Group {
     pub(crate) runs: Vec<usize>,
 }
 
-/// The list of runs and how they are grouped. It is replaced as a whole when a run comes or goes.
+/// The list of runs and how they are grouped. It is replaced as a whole when a run is added or
+/// removed.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// Number of runs whose rows had still to be read when the groups were published.
@@ -88,8 +89,8 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the text that tells a group from all others: task, algorithm, program and the settings that separate
-/// groups. It does not depend on the other runs.
+/// Returns a text that is different for each group: task, algorithm, program and the settings that
+/// separate groups. It does not depend on the other runs.
 fn group_key(run: &Identity) -> String {
     let settings = run.config.iter().filter(|(key, _)| !is_incidental(key));
     let settings =
@@ -327,7 +328,8 @@ impl Store {
         for (((_, task), _, label), mut runs) in sorted {
             runs.sort_unstable();
             let runs: Vec<usize> = runs.into_iter().map(|(_, i)| i).collect();
-            // labels depend on the other runs, so a link that names groups would lose them when a run comes
+            // the id must not depend on the label: labels depend on the other runs, and a link to a
+            // group would break when a run is added
             let full =
                 runs.first().and_then(|&i| guards[i].identity.as_ref()).map(group_key).unwrap_or_default();
             runs.iter().for_each(|&i| group_of[i] = Some(groups.len()));

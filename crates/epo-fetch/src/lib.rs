@@ -20,15 +20,16 @@ pub struct Wheel {
     pub sha256: &'static str,
     /// Platform of a wheel with compiled code. `None` for a wheel that fits every platform.
     pub platform: Option<&'static str>,
-    /// Files of the wheel, and their names in the folder. Two names that end in `/` stand for all files of a folder.
+    /// Files of the wheel, each with its name in the folder. If both names end in `/`, all files of
+    /// that folder of the wheel are taken.
     pub files: &'static [(&'static str, &'static str)],
 }
 
 impl Wheel {
     /// Returns a folder below `OUT_DIR` with the files. If they are not there yet, the wheel is fetched.
     ///
-    /// `wheels` is a folder that has the wheel, for builds without a network. `help` tells how to build without
-    /// fetching; an error shows it as an item of a list.
+    /// `wheels` is a folder that contains the wheel, for builds without a network. `help` explains
+    /// how to build without fetching; error messages show it as an item of a list.
     pub fn unpack(&self, wheels: Option<&OsStr>, help: &str) -> Result<PathBuf, String> {
         let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
         let folder = out.join(format!("{}-{}", self.name, self.version));

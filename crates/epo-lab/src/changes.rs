@@ -23,14 +23,14 @@ use crate::runs::write_whole;
 /// Configuration and record of the run folder, as the manifest of a checkpoint describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Covered {
+pub struct FolderSummary {
     /// The configuration without the number of threads: TOML values by dotted name.
     pub config: BTreeMap<String, String>,
     /// Hashes of the record up to the checkpoint.
     pub record: RecordHashes,
 }
 
-impl Covered {
+impl FolderSummary {
     /// Describes a run with the given record.
     pub(crate) fn of(run: &ResolvedRun, record: RecordHashes) -> Self {
         let table = run.to_table();
@@ -62,7 +62,7 @@ pub const FILE: &str = "changes.json";
 
 /// Changes that a user accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Accepted {
+pub struct AcceptedChanges {
     /// Number of epochs that the run had done.
     pub epoch: u64,
     /// The changes, one sentence each.
@@ -72,7 +72,11 @@ pub struct Accepted {
 }
 
 /// Returns the differences between a folder and the manifest of its checkpoint. `now` describes the folder.
-pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &ReopenedRecord) -> Vec<String> {
+pub(crate) fn compare(
+    then: Option<&FolderSummary>,
+    now: &FolderSummary,
+    found: &ReopenedRecord,
+) -> Vec<String> {
     let mut changes = Vec::new();
     if let Some(then) = then {
         match then.run() {
@@ -80,7 +84,7 @@ pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &ReopenedRec
                 changes.push("config.toml: the configuration at the checkpoint is not readable".to_owned())
             }
             Some(run) => {
-                let then = Covered::of(&run, now.record.clone()).config;
+                let then = FolderSummary::of(&run, now.record.clone()).config;
                 let keys: std::collections::BTreeSet<_> = then.keys().chain(now.config.keys()).collect();
                 for key in keys.into_iter().filter(|key| *key != "run.steps") {
                     let (was, is) = (then.get(key), now.config.get(key));
@@ -114,7 +118,7 @@ pub(crate) fn compare(then: Option<&Covered>, now: &Covered, found: &ReopenedRec
 }
 
 /// Hash of the state of a folder, to recognise changes that were accepted before.
-fn fingerprint(now: &Covered, found: &ReopenedRecord) -> String {
+fn fingerprint(now: &FolderSummary, found: &ReopenedRecord) -> String {
     let mut now = now.clone();
     now.config.remove("run.steps");
     sha256(format!("{}{:?}", now.text(), found.broken_events).as_bytes())
@@ -124,7 +128,7 @@ fn fingerprint(now: &Covered, found: &ReopenedRecord) -> String {
 ///
 /// # Errors
 /// If the file exists and cannot be read.
-pub fn accepted(dir: &Path) -> Result<Vec<Accepted>, LabError> {
+pub fn accepted(dir: &Path) -> Result<Vec<AcceptedChanges>, LabError> {
     let path = dir.join(FILE);
     match epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -138,12 +142,12 @@ pub fn accepted(dir: &Path) -> Result<Vec<Accepted>, LabError> {
 /// Decides whether a run with `changes` may continue, and records the decision. Returns a note for the user.
 ///
 /// # Errors
-/// If the changes were not accepted, neither now nor earlier. The error names them.
+/// If the changes are not accepted now and were not accepted earlier. The error names them.
 pub(crate) fn decide(
     dir: &Path,
     epoch: u64,
     changes: Vec<String>,
-    (now, found): (&Covered, &ReopenedRecord),
+    (now, found): (&FolderSummary, &ReopenedRecord),
     accept: bool,
 ) -> Result<Option<Decision>, LabError> {
     if changes.is_empty() {
@@ -161,7 +165,7 @@ pub(crate) fn decide(
     }
     let note = format!("changes of the run folder are accepted: {}", changes.join("; "));
     if !before {
-        list.push(Accepted { epoch, changes, found });
+        list.push(AcceptedChanges { epoch, changes, found });
     }
     Ok(Some(Decision { list, note }))
 }
@@ -169,7 +173,7 @@ pub(crate) fn decide(
 /// An accepted change that is not written yet.
 #[derive(Debug)]
 pub(crate) struct Decision {
-    list: Vec<Accepted>,
+    list: Vec<AcceptedChanges>,
     pub(crate) note: String,
 }
 

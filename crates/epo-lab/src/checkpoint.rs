@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::LabError;
-use crate::changes::Covered;
+use crate::changes::FolderSummary;
 
 /// A checkpoint that was read from disk and whose hashes are correct.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct LoadedCheckpoint {
     /// Content of the files, by name.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Configuration and record at the time of the checkpoint; `None` before version 0.4.
-    pub covered: Option<Covered>,
+    pub covered: Option<FolderSummary>,
     /// One message for each newer checkpoint that is damaged and was skipped.
     pub passed_over: Vec<String>,
 }
@@ -47,7 +47,7 @@ struct Manifest {
     files: BTreeMap<String, FileEntry>,
     hash: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    folder: Option<Covered>,
+    folder: Option<FolderSummary>,
     /// Hash over `hash` and `folder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     folder_hash: Option<String>,
@@ -63,7 +63,7 @@ struct FileEntry {
 const FORMAT: u32 = 1;
 
 impl Manifest {
-    fn of(files: &BTreeMap<String, Vec<u8>>, folder: Option<&Covered>) -> Self {
+    fn of(files: &BTreeMap<String, Vec<u8>>, folder: Option<&FolderSummary>) -> Self {
         let entry = |(name, data): (&String, &Vec<u8>)| {
             (name.clone(), FileEntry { bytes: data.len() as u64, sha256: sha256(data) })
         };
@@ -98,7 +98,7 @@ pub fn save(
     root: &Path,
     number: u64,
     files: &BTreeMap<String, Vec<u8>>,
-    folder: Option<&Covered>,
+    folder: Option<&FolderSummary>,
 ) -> Result<String, LabError> {
     save_on(&mut Disk::default(), root, number, files, folder)
         .map_err(LabError::io("write the checkpoint in", root))
@@ -204,7 +204,7 @@ fn save_on(
     root: &Path,
     number: u64,
     files: &BTreeMap<String, Vec<u8>>,
-    folder: Option<&Covered>,
+    folder: Option<&FolderSummary>,
 ) -> io::Result<String> {
     let manifest = Manifest::of(files, folder);
     let (tmp, path) = (root.join(TMP), root.join(format!("{number:06}")));
@@ -251,7 +251,8 @@ enum ReadError {
 }
 
 impl ReadError {
-    /// Describes a checkpoint, called `name`, that is not used; the error of the system if a file cannot be read.
+    /// Returns the reason why the checkpoint `name` is not used, or the error of the system if a
+    /// file cannot be read.
     fn describe(self, name: &str) -> Result<String, (PathBuf, io::Error)> {
         match self {
             Self::Damaged(why) => Ok(format!("{name} is damaged ({why})")),

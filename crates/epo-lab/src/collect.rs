@@ -72,7 +72,7 @@ pub struct Worker {
     pub(crate) episode: u64,
     /// Random stream of the actions.
     pub(crate) stream: Stream,
-    /// Return, cost and length of the running episode up to now.
+    /// Return, cost and length of the running episode so far.
     pub(crate) running: Episode,
     /// Actions of the running episode as the policy chose them. A resumed run replays them.
     pub(crate) replay: Vec<f32>,

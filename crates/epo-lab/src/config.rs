@@ -37,8 +37,8 @@ epo_core::parameters! {
         pub steps: u64 = 10_000_000,
         /// Limit d on the mean undiscounted cost of an episode, at least 0.
         pub limit: f64 = 25.0,
-        /// Physics of the simulation: `published`, as in the published tasks, or `fast`, where bodies at rest
-        /// sleep. An environment of your own ignores it.
+        /// Physics of the simulation: `published`, as in the published tasks, or `fast`, where
+        /// bodies at rest sleep. Your own environments ignore this key.
         pub physics: Physics = TRAINING_PHYSICS,
     }
 }
@@ -58,16 +58,16 @@ epo_core::parameters! {
         pub hidden: Vec<usize> = vec![64, 64],
         /// Normalise observations by their running mean and standard deviation.
         pub normalize_obs: bool = true,
-        /// Let the critics learn values in units of the running size of the discounted sums of reward and cost. Learning
-        /// then does not depend on the units of reward and cost.
+        /// Divide the targets of the critics by a running estimate of the scale of the discounted
+        /// sums of reward and cost. Learning then does not depend on the units of reward and cost.
         pub normalize_values: bool = true,
-        /// Minimum number of finished episodes in the cost reading J_c. If an epoch finishes fewer, earlier
-        /// episodes are added. A larger number gives less noise but a longer delay. 0 means only the episodes
-        /// of the epoch.
+        /// Minimum number of finished episodes that are averaged in J_c, the cost that the update
+        /// receives. If an epoch finishes fewer, earlier episodes are added. A larger number gives
+        /// less noise but a longer delay. 0 means only the episodes of the epoch.
         pub cost_window: usize = 100,
         /// Number of epochs between two checkpoints.
         pub save_every: u32 = 1,
-        /// Number of epochs between two evaluations during training. 0 means none.
+        /// Number of epochs between two evaluations with the mean action during training. 0 means none.
         pub eval_every: u32 = 0,
         /// Number of episodes of an evaluation during training.
         pub eval_episodes: usize = 10,
@@ -227,7 +227,8 @@ impl ResolvedRun {
         usize::try_from(left).unwrap_or(usize::MAX).min(self.train.steps_per_epoch)
     }
 
-    /// Checks every number by itself and against the others, and replaces `threads = 0` by the number of cores.
+    /// Checks every number alone and in combination with the others, and replaces `threads = 0` by
+    /// the number of cores.
     pub(crate) fn checked(mut self) -> Result<Self, ConfigError> {
         let (run, train) = (&self.run, &self.train);
         let limit_ok = run.limit >= 0.0 && run.limit.is_finite();
@@ -414,7 +415,7 @@ pub enum ConfigError {
         /// The type that it should have.
         want: &'static str,
     },
-    /// A value is invalid by itself or in combination with the others.
+    /// A value is invalid, alone or in combination with the others.
     #[error("`{key} = {got}`: {why}")]
     Value {
         /// Dotted key.
@@ -565,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_that_default_to_one_minus_gamma_can_be_set() {
+    fn scales_whose_default_is_automatic_can_be_set() {
         for (algo, key) in [("cpo", "c_scale"), ("p3o", "violation_scale")] {
             let with = |value: &str| set(&[&format!("run.algo={algo}"), &format!("algo.{key}={value}")]);
             assert_eq!(params(&with("1").unwrap().algo).unwrap()[key].as_float(), Some(1.0));

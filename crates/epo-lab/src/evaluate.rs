@@ -1,11 +1,11 @@
-//! Evaluation: episodes played by a trained policy, on environments of its own.
+//! Evaluation: a trained policy plays episodes in its own environments.
 //!
 //! A Gaussian policy can be played in two ways, and the results can differ a lot: training *samples* its
 //! actions, while a robot usually gets the *mean* action. An evaluation of a run plays both on the same
 //! episodes and names each ([`ActionMode`]).
 //!
-//! Nothing is shared with training: the environments are fresh, the seeds come from a stream of their own, and the
-//! normaliser is only read.
+//! Nothing is shared with training: the environments are new, the seeds come from a separate random
+//! stream, and the normaliser is only read.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -67,7 +67,8 @@ pub struct JobResult {
     pub violation: f64,
     /// Number of steps up to the first policy with J_C ≤ d; `None` if no policy satisfies this.
     pub first_within: Option<u64>,
-    /// Number of steps from which on every policy has J_C ≤ d; `None` if the last policy has J_C > d.
+    /// Number of steps at the first epoch from which every policy has J_C ≤ d; `None` if the last
+    /// policy has J_C > d.
     pub stays_within: Option<u64>,
     /// The same as `stays_within` for J_C ≤ 1.1 d. A policy that has converged to the limit still fluctuates around it.
     pub stays_near: Option<u64>,
@@ -87,7 +88,7 @@ pub const SETTINGS: [&str; 13] = [
     "train.critic_lr=0.03",
     "train.critic_l2=0",
     "train.target_kl=0.01",
-    "train.gamma=0.99", // episodes end at random, so a discount near 1 is enough to keep the critics finite
+    "train.gamma=0.99", // episodes end at random; a discount just below 1 keeps the critics finite
     "train.gamma_c=0.99",
 ];
 
@@ -156,8 +157,8 @@ pub fn run_job(job: &Job, dir: &Path, mut go_on: impl FnMut() -> bool) -> Measur
     }))
 }
 
-/// Returns the number of the first epoch, counted from 1, from which on every cost is at most `bound`. `None` if the
-/// last cost is larger.
+/// Returns the first epoch, counted from 1, such that its cost and all later costs are at most
+/// `bound`. `None` if the last cost is larger.
 fn stays(costs: &[f64], bound: f64) -> Option<u64> {
     let within = costs.iter().rev().take_while(|&&c| c <= bound).count();
     (within > 0).then(|| (costs.len() - within) as u64 + 1)

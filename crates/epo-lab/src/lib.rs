@@ -1,4 +1,5 @@
-//! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, reports.
+//! Runs: configuration, collection, training, evaluation, checkpoints, records, sweeps, and the
+//! search for parameters.
 //!
 //! [`train::Trainer`] executes a run; [`config::ResolvedRun`] is the configuration of a run. `docs/runs.md` describes
 //! the run folder.

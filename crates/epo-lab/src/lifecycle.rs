@@ -8,7 +8,7 @@ use std::path::Path;
 use epo_algos::{Agent, Estimator};
 use epo_core::{Env, EnvPool, Metric, Purpose, Stream};
 
-use crate::changes::{self, Covered};
+use crate::changes::{self, FolderSummary};
 use crate::collect::{Collector, MakeEnv};
 use crate::config::{ConfigError, ResolvedRun, threads};
 use crate::csv::MOST_RECORD_BYTES;
@@ -183,10 +183,10 @@ impl<'a> Trainer<'a> {
         check_fits(&run, &state).map_err(|why| LabError::run(&root, why))?;
         let (mut recorder, found) = Recorder::reopen(dir, columns(&run)?, state.marks)?;
         check_record(&state, &found).map_err(|why| LabError::run(&dir.join("progress.csv"), why))?;
-        let now = Covered::of(&saved, recorder.hashes());
+        let now = FolderSummary::of(&saved, recorder.hashes());
         let changed = changes::compare(loaded.covered.as_ref(), &now, &found);
         let decision = changes::decide(dir, loaded.number, changed, (&now, &found), options.accept_changes)?;
-        let steps_then = loaded.covered.as_ref().and_then(Covered::steps);
+        let steps_then = loaded.covered.as_ref().and_then(FolderSummary::steps);
 
         let envs = make_envs(&run, make_env, ranks)?;
         let mut trainer = Self::build(dir, run, make_env, envs, None)?;
@@ -322,7 +322,7 @@ impl<'a> Trainer<'a> {
         let marks = recorder.sync()?;
         let root = self.dir.join("checkpoint");
         let files = to_files(self, marks).map_err(|why| LabError::run(&root, why))?;
-        let covered = Covered::of(&self.run, recorder.hashes());
+        let covered = FolderSummary::of(&self.run, recorder.hashes());
         let saved = checkpoint::save(&root, u64::from(self.epoch), &files, Some(&covered));
         // if the folder was moved during the save, report that and not the file that is then missing
         self.hash = Some(saved.map_err(|e| lock.check_place().err().unwrap_or(e))?);

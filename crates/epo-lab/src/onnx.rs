@@ -18,7 +18,7 @@ use crate::evaluate::ActionMode;
 use crate::tensorboard::{bytes, varint};
 use crate::trained::TrainedPolicy;
 
-/// Names in `TensorProto.DataType`.
+/// Values of `TensorProto.DataType`.
 const FLOAT: u64 = 1;
 const INT32: u64 = 6;
 const INT64: u64 = 7;

@@ -1,4 +1,5 @@
-//! Statistical test whether a task with fast physics is equivalent to the same task with published physics.
+//! Statistical test of whether a task with fast physics is equivalent to the same task with
+//! published physics.
 //!
 //! The same episodes are played with both: the seeds are the same, and the policies draw the same random numbers. The
 //! test covers every metric x (return, cost, each cost term, length) of a task and a policy. With d_i = fast −

@@ -27,9 +27,9 @@ pub mod metrics {
     use epo_core::Metric;
 
     pub const EP_RET: Metric =
-        Metric::new("Metrics/EpRet", "1", "mean return of the last 100 finished episodes");
+        Metric::new("Metrics/EpRet", "return", "mean return of the last 100 finished episodes");
     pub const EP_COST: Metric =
-        Metric::new("Metrics/EpCost", "1", "mean cost of the last 100 finished episodes");
+        Metric::new("Metrics/EpCost", "cost", "mean cost of the last 100 finished episodes");
     pub const EP_LEN: Metric =
         Metric::new("Metrics/EpLen", "steps", "mean length of the last 100 finished episodes");
     pub const FEASIBLE: Metric = Metric::new(
@@ -38,15 +38,25 @@ pub mod metrics {
         "share of the last 100 episodes whose cost is within the limit",
     );
     pub const EPISODES: Metric = Metric::new("Metrics/Episodes", "1", "episodes that finished in this epoch");
-    pub const COST_READING: Metric =
-        Metric::new("Metrics/CostReading", "1", "J_c, the episode cost that this epoch's update was given");
-    pub const COST_SPREAD: Metric =
-        Metric::new("Metrics/CostSpread", "1", "standard deviation of the episode costs behind the reading");
+    pub const COST_READING: Metric = Metric::new(
+        "Metrics/CostReading",
+        "cost",
+        "J_c, the episode cost that this epoch's update was given",
+    );
+    pub const COST_SPREAD: Metric = Metric::new(
+        "Metrics/CostSpread",
+        "cost",
+        "standard deviation of the episode costs behind the reading",
+    );
     pub const EPOCH: Metric = Metric::new("Train/Epoch", "1", "epochs done before this one");
     pub const STEPS: Metric = Metric::new("TotalEnvSteps", "steps", "environment steps so far");
-    pub const EVAL_RET: Metric =
-        Metric::new("Eval/EpRet", "1", "mean return of the evaluation, if there was one");
-    pub const EVAL_COST: Metric = Metric::new("Eval/EpCost", "1", "mean cost of the evaluation");
+    pub const EVAL_RET: Metric = Metric::new(
+        "Eval/EpRet",
+        "return",
+        "mean return of the evaluation with the mean action, if there was one",
+    );
+    pub const EVAL_COST: Metric =
+        Metric::new("Eval/EpCost", "cost", "mean cost of the evaluation with the mean action");
     pub const EVAL_LEN: Metric =
         Metric::new("Eval/EpLen", "steps", "mean length of the evaluation's episodes");
     pub const TIME_TOTAL: Metric =

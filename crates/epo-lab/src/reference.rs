@@ -1,7 +1,7 @@
 //! The reference of the configuration: every key with its documentation, its default and its range.
 //!
-//! The texts are the doc comments of the parameters ([`epo_core::parameters!`]). This module generates the output of
-//! `epo algos NAME` and `epo train --print-config`, and the reference page in `docs/`.
+//! The texts are the doc comments of the parameters ([`epo_core::parameters!`]). This module
+//! generates the output of `epo algos NAME` and `epo train --print-config`.
 
 use epo_algos::AlgoConfig;
 use epo_core::{Parameter, TaskFamily};

@@ -79,7 +79,7 @@ const MEASURED_STEPS: usize = 8000;
 
 /// A measurement that is about to begin.
 #[derive(Clone, Copy, Debug)]
-pub struct Measuring<'a> {
+pub struct NextMeasurement<'a> {
     /// Number of measurements done before this one.
     pub done: usize,
     /// Total number of measurements.
@@ -109,7 +109,7 @@ pub fn estimate(
     threads: usize,
     dir: &Path,
     stop: &AtomicBool,
-    mut watch: impl FnMut(Measuring<'_>),
+    mut watch: impl FnMut(NextMeasurement<'_>),
 ) -> Result<Option<Vec<Duration>>, LabError> {
     let chosen = chosen(runs);
     let mut measured = Measured::new();
@@ -117,7 +117,7 @@ pub fn estimate(
         if stop.load(Relaxed) {
             return Ok(None);
         }
-        watch(Measuring { done, of: chosen.len(), run });
+        watch(NextMeasurement { done, of: chosen.len(), run });
         measured.insert(key(run), side_by_side(run, jobs, threads, &dir.join(&run.id))?);
     }
     Ok(Some(runs.iter().map(|run| seconds(run, &chosen, &measured)).collect()))
@@ -135,7 +135,7 @@ pub fn until_done(seconds: &[f64], jobs: usize) -> f64 {
     busy.into_iter().fold(0.0, f64::max)
 }
 
-/// Measured seconds per environment step.
+/// Measured seconds per environment step, of collection and of update.
 #[derive(Clone, Copy, Debug, Default)]
 struct PerStep {
     collect: f64,

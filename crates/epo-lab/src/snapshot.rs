@@ -1,4 +1,4 @@
-//! The learned networks of a checkpoint and the state of its environments, for other programs to read.
+//! The learned networks of a checkpoint and the state of its environments, for reading only.
 //!
 //! [`crate::train::Trainer`] continues a run; a [`Snapshot`] only reads it and needs no lock.
 

@@ -1,4 +1,4 @@
-//! A trained policy by itself: loaded from a run folder, without environments.
+//! A trained policy, loaded from a run folder without environments.
 //!
 //! ```no_run
 //! use epo_core::{Purpose, Stream};

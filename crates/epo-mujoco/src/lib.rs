@@ -4,8 +4,9 @@
 //! ([`Sim::try_clone`]), and a reset moves bodies in place ([`Sim::place`], [`Sim::reset_placed`]). Names are resolved to
 //! ids when a task is built ([`Sim::body`], [`Sim::geom`]), never in a step.
 //!
-//! The library is opened when the first model is compiled. If the environment variable `MUJOCO_LIB_DIR` is set, it is
-//! searched in that folder only. Otherwise it is searched in these folders, in this order:
+//! The library is opened when the first model is compiled. If the environment variable
+//! `MUJOCO_LIB_DIR` is set, it must be in that folder. Otherwise the following folders are tried in
+//! this order:
 //!
 //! 1. the folder of [`set_library_dir`],
 //! 2. the folder of the program,
@@ -183,8 +184,9 @@ impl Sim {
     /// `mj_step2`: gives the same result as [`step`](Self::step) if only controls have changed since the last
     /// [`forward`](Self::forward) pass.
     ///
-    /// It does not compute the quantities again that depend only on positions and velocities, and it does not
-    /// check them (see [`check_state`](Self::check_state)). Only for Euler integration.
+    /// It does not recompute the quantities that depend only on positions and velocities, and it
+    /// does not check them (see [`check_state`](Self::check_state)). It is valid only for Euler
+    /// integration.
     pub fn step_from_forward(&mut self) {
         self.raw.step2();
     }
@@ -215,7 +217,8 @@ impl Sim {
         self.raw.set_sensors(on);
     }
 
-    /// Lets bodies at rest sleep, or (`false`) wakes all of them in the next forward pass. Sleep is off at the start.
+    /// Switches sleep on or off. With sleep on, bodies at rest sleep. Switching it off wakes all
+    /// bodies in the next forward pass. Sleep is off at the start.
     ///
     /// A sleeping body is not simulated until something touches it. Switch sleep off before
     /// [`reset_placed`](Self::reset_placed), and on only after a [`forward`](Self::forward) pass: MuJoCo computes the
@@ -230,14 +233,14 @@ impl Sim {
         usize::try_from(tree).is_ok_and(|tree| self.raw.tree_asleep()[tree] >= 0)
     }
 
-    /// Notes positions and velocities that are huge or not finite, as `mj_step` does at its start; see
-    /// [`trouble`](Self::trouble).
+    /// Records an error if a position or velocity is huge or not finite, as `mj_step` does at its
+    /// start; see [`trouble`](Self::trouble).
     pub fn check_state(&mut self) {
         self.raw.check_state();
     }
 
-    /// Notes accelerations that are huge or not finite, as `mj_step` does before it integrates; see
-    /// [`trouble`](Self::trouble).
+    /// Records an error if an acceleration is huge or not finite, as `mj_step` does before it
+    /// integrates; see [`trouble`](Self::trouble).
     pub fn check_acceleration(&mut self) {
         self.raw.check_acceleration();
     }
@@ -275,8 +278,8 @@ impl Sim {
         self.raw.geom_quat_mut()[geom.0] = quat;
     }
 
-    /// Computes the quantities again that the model derives from its initial state (weights, relative poses of
-    /// welds), and returns to that state.
+    /// Recomputes the quantities that the model derives from its initial state (weights, relative
+    /// poses of welds), and returns to that state.
     ///
     /// The result is bit-equal to compiling the model with the bodies where they were placed.
     pub fn reset_placed(&mut self) {
@@ -284,8 +287,9 @@ impl Sim {
         self.raw.reset();
     }
 
-    /// Moves a fixed body in the plane, at once. Its frame, its centre of mass and its geoms get the positions that the
-    /// next [`forward`](Self::forward) pass would compute. (With sleep on, no pass would: it skips fixed bodies.)
+    /// Moves a fixed body in the plane immediately. Its frame, its centre of mass and its geoms get
+    /// the positions that the next [`forward`](Self::forward) pass would compute. With sleep on, a
+    /// forward pass skips fixed bodies and would not compute them.
     ///
     /// The body must be a child of the world, without children, and nothing may collide with it.
     pub fn move_fixed(&mut self, body: BodyId, xy: [f64; 2]) {
@@ -300,7 +304,7 @@ impl Sim {
         }
     }
 
-    /// Positions of the mocap bodies, in the order of the model, to be set.
+    /// Writable positions of the mocap bodies, in the order of the model.
     pub fn mocap_pos_mut(&mut self) -> &mut [[f64; 3]] {
         self.raw.mocap_pos_mut()
     }
@@ -316,7 +320,7 @@ impl Sim {
     pub fn qpos(&self) -> &[f64] {
         self.raw.qpos()
     }
-    /// Generalised positions, to be set; call [`forward`](Self::forward) afterwards.
+    /// Writable generalised positions. Call [`forward`](Self::forward) after changing them.
     pub fn qpos_mut(&mut self) -> &mut [f64] {
         self.raw.qpos_mut()
     }
@@ -324,7 +328,7 @@ impl Sim {
     pub fn qvel(&self) -> &[f64] {
         self.raw.qvel()
     }
-    /// Generalised velocities, to be set; call [`forward`](Self::forward) afterwards.
+    /// Writable generalised velocities. Call [`forward`](Self::forward) after changing them.
     pub fn qvel_mut(&mut self) -> &mut [f64] {
         self.raw.qvel_mut()
     }
@@ -332,7 +336,7 @@ impl Sim {
     pub fn ctrl(&self) -> &[f64] {
         self.raw.ctrl()
     }
-    /// Controls, to be set.
+    /// Writable controls, one per actuator.
     pub fn ctrl_mut(&mut self) -> &mut [f64] {
         self.raw.ctrl_mut()
     }

@@ -29,10 +29,12 @@ unsafe extern "C" {
 /// Folder that a program has named with [`set_library_dir`].
 static NAMED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Sets a folder in which the library is searched, after `MUJOCO_LIB_DIR` and before the folder of the program.
+/// Sets a folder in which the library may be. It is tried after `MUJOCO_LIB_DIR` and before the
+/// folder of the program.
 ///
-/// It is for a shared object that contains the library, such as a Python module: the program is then the Python
-/// interpreter. Call it before the first model is compiled; later calls have no effect.
+/// It is meant for a shared object that ships the library, such as a Python module: there the
+/// program is the Python interpreter. Call it before the first model is compiled; later calls have
+/// no effect.
 pub fn set_library_dir(dir: impl Into<PathBuf>) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir.into());
 }
@@ -43,9 +45,10 @@ pub(crate) fn open() -> Result<(), Error> {
     OPENED.get_or_init(|| try_each(&candidates())).clone().map_err(Error::Library)
 }
 
-/// Returns the places where the library may be, the most specific first: the folder that `MUJOCO_LIB_DIR` names and
-/// nothing else, if it is set; otherwise the folder of [`set_library_dir`], the folder of the program, `lib` beside it,
-/// the user's data folder, and the folder of the build.
+/// Returns the paths where the library may be, in the order in which they are tried. If
+/// `MUJOCO_LIB_DIR` is set, only that folder is tried. Otherwise it is the folder of
+/// [`set_library_dir`], the folder of the program, `lib` beside it, the user's data folder, and the
+/// folder of the build.
 fn candidates() -> Vec<PathBuf> {
     if let Some(folder) = env::var_os("MUJOCO_LIB_DIR") {
         return vec![PathBuf::from(folder).join(NAME)];
@@ -71,8 +74,9 @@ fn try_each(paths: &[PathBuf]) -> Result<(), String> {
     Err(tried)
 }
 
-/// Returns an error for a file that is not the library that the program was built with: it could give other
-/// results or do harm. The build folder is trusted, because the build has just checked it.
+/// Returns an error for a file that is not the library that the program was built with, because it
+/// could give different results or be malicious. The build folder is trusted, because the build has
+/// just checked it.
 fn check(path: &Path) -> Result<(), String> {
     if !path.is_file() {
         return Err("no such file".into());
@@ -94,8 +98,8 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Undoes the only change that the wheel of the Python package makes to the library: its SONAME (the name of
-/// the file) has an `e` instead of the `m`.
+/// Undoes the only change that the wheel of the Python package `epo` makes to the library: an `e`
+/// replaces the `m` in its SONAME (the name of the file).
 fn restore_name(bytes: &mut [u8]) {
     let name = format!("\0{NAME}\0").into_bytes();
     let changed: Vec<u8> = name.iter().map(|b| if *b == b'm' { b'e' } else { *b }).collect();
@@ -163,7 +167,8 @@ mod tests {
         assert!(bytes == original);
     }
 
-    /// This test fails if a folder that is named is not searched, or is searched after the folder of the build.
+    /// This test fails if a folder that is named is not tried, or is tried after the folder of the
+    /// build.
     #[test]
     fn a_folder_that_the_program_names_comes_before_the_folder_of_the_build() {
         set_library_dir("/named/by/the/program");

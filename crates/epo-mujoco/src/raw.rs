@@ -232,7 +232,7 @@ impl Raw {
         Self::of_model(model)
     }
 
-    /// A copy of the model with data of its own, in its initial state.
+    /// A copy of the model with its own data, in its initial state.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         // SAFETY: the model is valid.
         let model = unsafe { epo_copy_model(self.model.as_ptr()) };

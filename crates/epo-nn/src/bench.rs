@@ -22,7 +22,8 @@ use crate::{Adam, Mlp, Workspace, add_l2_and_clip, narrow};
 const BUDGET: Duration = Duration::from_millis(800);
 /// Rows in a block, about 0.3 ms for two hidden layers of 64.
 const BLOCK_ROWS: usize = 512;
-/// Training steps of a critic with zero targets. Its values would become subnormal after about 3,000.
+/// Number of training steps of a critic with zero targets. Without [`TINY`](crate::TINY), its
+/// values would become subnormal after about 3,000 steps.
 const ZERO_TARGET_STEPS: usize = 12_000;
 /// Steps in a block of such a training.
 const BLOCK_STEPS: usize = 8;

@@ -97,7 +97,7 @@ pub(crate) fn product<S: Simd, const F: usize>(
     ldc: usize,
     then: Epilogue<'_>,
 ) {
-    let factors = &factors.map(|f| Prepared::<S>::new(&f));
+    let factors = &factors.map(|f| TileFactors::<S>::new(&f));
     let mut i = 0;
     for size in even_tiles(rows) {
         match size {
@@ -114,14 +114,14 @@ pub(crate) fn product<S: Simd, const F: usize>(
 
 /// [`Factors`] with the rows of `b` as an iterator. Making the iterator takes a division, which is too slow to repeat
 /// for every tile.
-struct Prepared<'a, S: Simd> {
+struct TileFactors<'a, S: Simd> {
     a: &'a [f32],
     lda: usize,
     b: ChunksExact<'a, S::f32s>,
     depth: usize,
 }
 
-impl<'a, S: Simd> Prepared<'a, S> {
+impl<'a, S: Simd> TileFactors<'a, S> {
     #[inline(always)]
     fn new(f: &Factors<'a>) -> Self {
         let b = S::as_simd_f32s(f.b).0.chunks_exact(f.ldb / S::F32_LANES);
@@ -133,7 +133,7 @@ impl<'a, S: Simd> Prepared<'a, S> {
 #[inline(always)]
 fn product_rows<S: Simd, const F: usize, const MR: usize>(
     simd: S,
-    factors: &[Prepared<'_, S>; F],
+    factors: &[TileFactors<'_, S>; F],
     i: usize,
     n: usize,
     c: &mut [f32],
@@ -173,7 +173,7 @@ fn product_rows<S: Simd, const F: usize, const MR: usize>(
 #[inline(always)]
 fn product_tile<S: Simd, const F: usize, const MR: usize, const NV: usize>(
     simd: S,
-    factors: &[Prepared<'_, S>; F],
+    factors: &[TileFactors<'_, S>; F],
     i: usize,
     first: usize,
     c: &mut [f32],
@@ -181,7 +181,7 @@ fn product_tile<S: Simd, const F: usize, const MR: usize, const NV: usize>(
 ) {
     let mut acc = [[simd.splat_f32s(0.0); NV]; MR];
     let v0 = first / S::F32_LANES;
-    for Prepared { a, lda, b, depth } in factors {
+    for TileFactors { a, lda, b, depth } in factors {
         let mut rows = [&a[..0]; MR];
         for r in 0..MR {
             rows[r] = &a[(i + r) * lda..][..*depth];

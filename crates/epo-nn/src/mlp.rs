@@ -191,7 +191,7 @@ impl Mlp {
         self.update(|p| p.copy_from_slice(params));
     }
 
-    /// Multiplies the outputs by `factor`, by means of the weights and biases of the last layer.
+    /// Multiplies the outputs by `factor`: scales the weights and biases of the last layer.
     pub fn scale_outputs(&mut self, factor: f32) {
         let Layer { n_in, n_out, at, .. } = self.layers[self.layers.len() - 1];
         self.update(|p| p[at..at + (n_in + 1) * n_out].iter_mut().for_each(|w| *w *= factor));

@@ -54,7 +54,8 @@ pub struct PolicyWorkspace {
 }
 
 impl Policy {
-    /// A policy for `obs` observations and the given action space, with hidden layers of the given sizes.
+    /// A policy for observations with `obs` entries and the given action space, with hidden layers
+    /// of the given sizes.
     pub fn new(obs: usize, hidden: &[usize], actions: &ActionSpace, stream: &mut Stream) -> Self {
         let (head, outputs) = match actions {
             ActionSpace::Box { low, .. } => (Head::Gaussian, low.len()),

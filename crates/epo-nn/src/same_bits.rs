@@ -1,4 +1,4 @@
-//! Test: AVX2 with FMA and AVX-512 compute the same bits, and these are the bits of every other machine.
+//! Test: AVX2 with FMA and AVX-512 compute the same bits, on every machine.
 
 use epo_core::{Purpose, Stream};
 use pulp::Arch;

@@ -15,9 +15,10 @@
 //! | weight | Adam | [`TINY`] |
 //! | moments `m` and `v` | Adam | `TINY²` |
 //!
-//! All factors of a matrix product are then zero or at least `TINY = 2⁻⁵⁰`, so a product is zero or at least `2⁻¹⁰⁰`.
-//! A sum of such products could only become subnormal if its terms cancelled to 26 binary digits. The moments appear
-//! only in products with a rate, so their threshold is smaller.
+//! All factors of a matrix product are then zero or at least `TINY = 2⁻⁵⁰`, so a product is zero or
+//! at least `2⁻¹⁰⁰`. A sum of such products could only become subnormal if its terms cancelled in
+//! their first 26 binary digits. The moments appear only in products with a rate, so their
+//! threshold is smaller.
 //!
 //! The thresholds are too small to affect training. A weight of order 0.1 does not change when 1e-9 is added. Adam's ε
 //! of 1e-8 makes the step of a gradient of `TINY` smaller than 1e-10.

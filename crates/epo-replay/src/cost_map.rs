@@ -28,12 +28,12 @@ pub struct CostMap {
 pub(crate) type Places = Arc<Mutex<Vec<[f64; 3]>>>;
 
 /// An environment that notes where the robot is when a cost is paid.
-pub(crate) struct Noted {
+pub(crate) struct CostRecorder {
     pub(crate) env: TaskEnv,
     pub(crate) places: Places,
 }
 
-impl Env for Noted {
+impl Env for CostRecorder {
     fn spec(&self) -> &EnvSpec {
         self.env.spec()
     }

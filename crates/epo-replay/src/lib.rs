@@ -36,7 +36,7 @@ pub use picture::{PictureError, Theme};
 pub use recording::{Gauge, Lidar, Recording, Series};
 pub use training::{TrainingEpisode, training_episodes};
 
-use cost_map::{Noted, Places};
+use cost_map::{CostRecorder, Places};
 use recording::{Actions, LearnedState, record};
 
 /// Environments that an evaluation steps side by side. It decides which seeds the episodes have.
@@ -234,7 +234,7 @@ impl Side {
         let places = Places::default();
         let make_env = || {
             let env = self.env.try_clone()?;
-            Ok(Box::new(Noted { env, places: Arc::clone(&places) }) as Box<dyn Env>)
+            Ok(Box::new(CostRecorder { env, places: Arc::clone(&places) }) as Box<dyn Env>)
         };
         let (episodes, seed) = (request.episodes.max(1), request.seed);
         let plan = EvalPlan { episodes, seed, threads: request.threads, physics: self.physics };
@@ -339,7 +339,7 @@ impl Side {
         Ok(PlayedEpisode { recorded: Some(episode), command, ..played })
     }
 
-    /// Repeats the training in a folder of its own up to the epoch in which the episode ended.
+    /// Repeats the training in a temporary folder, up to the epoch in which the episode ended.
     fn train_again(&self, episode: &TrainingEpisode, watch: &Watch) -> Result<Snapshot, LabError> {
         let io = |source| LabError::Io { what: "create", path: std::env::temp_dir(), source };
         let dir = tempfile::tempdir().map_err(io)?;

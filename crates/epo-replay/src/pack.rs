@@ -1,8 +1,8 @@
 //! Episodes as compact JSON: numbers are quantised and written in base64.
 //!
-//! Positions are 16-bit fractions of the range of each body and axis, quaternions and lidar readings are 16-bit and 8-bit
-//! fractions, everything else is 32-bit floating point. All numbers are little-endian. Bodies that never move have one
-//! pose.
+//! Positions are 16-bit fractions of the range of each body and axis. Quaternions are 16-bit
+//! fractions, lidar readings are 8-bit fractions, and everything else is 32-bit floating point. All
+//! numbers are little-endian. A body that never moves has a single pose.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -20,7 +20,8 @@ pub const LICENCES: &str = include_str!("../viewer/licences.txt");
 
 /// The content security policy of a page: only its own scripts and styles, by their hashes, and nothing from a network.
 ///
-/// The page names it itself. A server that sends a policy of its own must send this one with the page.
+/// The page contains it as a `meta` element. A server that sends its own policy must send this one
+/// with the page.
 pub fn content_security_policy() -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     format!(
@@ -64,7 +65,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A library that held the end of a script would end the page's script in its middle.
+    /// This test fails if a library contains the end tag of a script: it would end the script of
+    /// the page too early.
     #[test]
     fn nothing_inside_a_script_or_a_style_ends_it() {
         for text in [THREE, UPLOT, VIEWER] {

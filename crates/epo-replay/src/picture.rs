@@ -1,5 +1,5 @@
-//! The replay as an animated picture (GIF), drawn from above, or from the side if the robot runs. It needs no browser, and
-//! the same episode gives the same bytes.
+//! The replay as an animated picture (GIF). The view is from above, or from the side in velocity
+//! tasks. It needs no browser, and the same episode gives the same bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -197,7 +197,8 @@ struct Window {
 }
 
 impl Window {
-    /// The part in which everything happens. If it is too large, the part around the robot.
+    /// Returns the part of the world that contains all objects and the path of the robot. If that
+    /// is too large, the window follows the robot instead.
     fn around(sides: &[PlayedEpisode]) -> Self {
         if sides.iter().any(|side| side.recording.runs) {
             return Self { centre: [0.0, 0.75], reach: 1.5, follows: true };
@@ -357,7 +358,8 @@ impl Scene<'_> {
     }
 }
 
-/// The path of the robot up to now, in the colour of a cost where one was paid. Its older part is faint.
+/// Draws the path of the robot up to the current frame. Steps with a cost have the colour of costs.
+/// The older part of the path is faint.
 fn path(
     canvas: &mut Canvas,
     recording: &Recording,

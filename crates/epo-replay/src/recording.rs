@@ -100,9 +100,10 @@ impl Recording {
 /// Where the actions of an episode come from: first recorded ones, then a policy.
 #[derive(Debug)]
 pub(crate) struct Actions<'a> {
-    /// Actions as the policy chose them, one after the other, that are repeated first.
+    /// Recorded actions of the policy, one after the other. They are repeated before the policy
+    /// acts.
     pub(crate) recorded: &'a [f32],
-    /// How the policy chooses the others.
+    /// How the policy chooses its actions after the recorded ones.
     pub(crate) mode: ActionMode,
     /// Random numbers of sampled actions.
     pub(crate) stream: &'a mut Stream,

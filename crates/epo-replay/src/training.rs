@@ -80,7 +80,8 @@ fn parse(line: &str) -> Option<(u64, u32, f64, f64, u64)> {
     Some((step.parse().ok()?, env.parse().ok()?, ret.parse().ok()?, cost.parse().ok()?, length.parse().ok()?))
 }
 
-/// Whether the epoch that follows the checkpoint ends after the episode ended, and the episode had not ended before.
+/// Whether the episode was still running at the checkpoint or began later, and ended in the epoch
+/// that follows the checkpoint.
 pub(crate) fn is_in_next_epoch(episode: &TrainingEpisode, snapshot: &Snapshot, run: &ResolvedRun) -> bool {
     let end = snapshot.steps + run.steps_of_epoch(snapshot.steps).max(run.train.steps_per_epoch) as u64;
     let running = snapshot.running.get(episode.env as usize);

@@ -159,7 +159,7 @@ fn every_task_can_be_replayed_in_less_than_three_megabytes() {
         let html = shown.to_html();
         assert!(html.len() < 3_000_000, "{}: {} bytes for {} steps", info.id, html.len(), recording.steps());
     }
-    assert_eq!(epo_tasks::tasks().len(), 38);
+    assert!(epo_tasks::tasks().len() >= 38);
     assert_eq!(longest, 1000);
 }
 

@@ -45,7 +45,8 @@ fn smooth(values: Vec<f64>, window: usize) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// Maximum number of points of a line. Of a run with more rows, every k-th row is shown; rows are never averaged.
+/// Maximum number of points of a line. If a run has more rows, every k-th row is shown; rows are
+/// never averaged.
 const MOST_POINTS: usize = 1000;
 
 /// Maximum number of points of the thin line of a single seed.

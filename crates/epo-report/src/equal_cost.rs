@@ -179,8 +179,9 @@ fn pair_by_pair(tasks: &[EqualCost<'_>]) -> Option<Table> {
         title: format!("Table 8. {first} against the others, pair by pair"),
         caption: format!(
             "The share of pairs of the same task and seed in which {first} is better, with Wilson's 95 % interval; an \
-             interval that contains 0.5 decides nothing. At equal safety: as in Table 4. At equal cost: by the returns \
-             of Table 7, on tasks that have a slope. Ties count half."
+             interval that contains 0.5 decides nothing. At equal safety: a run within the limit is better than one \
+             above it; of two within, the one with the higher return; of two above, the one with the lower cost. At equal \
+             cost: by the returns at equal cost, on tasks that have a slope. Ties count half."
         ),
         columns: vec![
             column("Against", ColumnKind::Text),

@@ -28,7 +28,7 @@ impl EvaluatedPolicy {
     /// Returns the name for tables and figures.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Sampled => "sampled actions",
+            Self::Sampled => "sampled action",
             Self::Mean => "mean action",
             Self::Unknown => "policy not recorded",
         }

@@ -6,7 +6,7 @@
 //! feasible       final cost ≤ d
 //! above          fraction of epochs with J_c > d
 //! excess         Σ over epochs of max(0, J_c − d)
-//! stays from     first epoch from which on no epoch is above the limit
+//! stays from     first of the final epochs that are all within the limit
 //! score          max(0, (R − R₀) / (R* − R₀)) if feasible, else 0     (equal safety)
 //!                R₀: mean return of the first epochs of the task's runs (untrained)
 //!                R*: best mean final return among the algorithms whose mean final cost is within the limit
@@ -32,7 +32,8 @@ pub struct RunResults {
     pub above: f64,
     /// Sum over epochs of `max(0, cost − limit)`.
     pub excess: f64,
-    /// First epoch from which on no epoch is above the limit; `None` if the last epoch is above it.
+    /// First of the final epochs that are all within the limit; `None` if the last epoch is above
+    /// it.
     pub stays_from: Option<usize>,
 }
 

@@ -155,7 +155,7 @@ impl std::fmt::Display for Note {
     }
 }
 
-/// Maximum depth below a given folder at which runs are searched.
+/// Maximum depth below a given folder at which runs are looked for.
 const MAX_DEPTH: usize = 8;
 
 /// Reads all runs at or below `paths`, sorted by name, and returns notes on everything that cannot be used.
@@ -299,7 +299,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
             }
             Ok((progress, limit, identity(dir, source, &config)?))
         });
-    // If the run comes from another version, that is the likely reason of the failure.
+    // If the run comes from another version, that is the likely reason for the failure.
     let because = |e: String| version.as_ref().map_or(e.clone(), |v| format!("{e} Note that {v}."));
     let ((progress, written), limit, (task, algo, seed)) = progress.map_err(because)?;
     notes.extend(given);

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use crate::files::printable;
 use crate::history::{DIAGNOSTICS, Point, Timing};
 
-/// Maximum number of rows of diagnostics per run. Of a run with more rows, only some are kept.
+/// Maximum number of rows of diagnostics per run. If a run has more rows, only some are kept.
 const MOST_DIAGNOSTICS: usize = 100;
 
 /// Content of `progress.csv`.

@@ -491,16 +491,16 @@ mod tests {
         let names: Vec<_> = table.columns.iter().map(|c| c.0.as_str()).collect();
         let cell = |name: &str| &table.rows[0][names.iter().position(|n| *n == name).unwrap()];
         assert_eq!(*cell("Cost, training"), Cell::Spread(20.0, Some(0.0)));
-        assert_eq!(*cell("Cost, sampled actions"), Cell::Spread(17.0, Some(0.0)));
+        assert_eq!(*cell("Cost, sampled action"), Cell::Spread(17.0, Some(0.0)));
         assert_eq!(*cell("Cost, mean action"), Cell::Spread(187.0, Some(2.0_f64.sqrt())));
         assert_eq!(*cell("Within limit, mean action, %"), Cell::Spread(50.0, Some(0.0)));
         assert_eq!(*cell("Episodes of each"), Cell::Text("100".into()));
-        assert_eq!(*cell("Shown within / above, sampled actions"), Cell::Text("2 / 0".into()));
+        assert_eq!(*cell("Shown within / above, sampled action"), Cell::Text("2 / 0".into()));
         assert_eq!(*cell("Shown within / above, mean action"), Cell::Text("0 / 2".into()));
         assert!(!names.iter().any(|name| name.contains("not recorded")), "{names:?}");
         assert_eq!(table.rows[1][4], Cell::Missing, "the other algorithm was not evaluated");
         assert!(table.to_csv().starts_with(
-            "task,algorithm,limit,return_training_mean,return_training_sd,return_sampled_actions_mean"
+            "task,algorithm,limit,return_training_mean,return_training_sd,return_sampled_action_mean"
         ));
     }
 

@@ -30,7 +30,7 @@ pub struct EnvBench {
     pub task: String,
     /// Physics of the simulation.
     pub physics: Physics,
-    /// Number of threads, each with an environment of its own.
+    /// Number of threads, each with its own environment.
     pub threads: usize,
     /// Steps per second of all threads together, without resets.
     pub steps_per_s: f64,
@@ -107,8 +107,8 @@ struct EnvPair {
     episodes: Vec<Episode>,
 }
 
-/// An episode, played in turns. It has the steps per turn, the steps made, and the shortest time of each turn in
-/// seconds, for our step and for the bare physics.
+/// An episode, played in turns: the number of steps of a turn, the number of steps played, and the
+/// shortest time of each turn in seconds, for our step and for the bare physics.
 #[derive(Clone)]
 struct Episode {
     turn: usize,

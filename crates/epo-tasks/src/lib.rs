@@ -1,8 +1,9 @@
 //! The Safety-Gymnasium navigation and velocity tasks, seed-exact.
 //!
-//! [`tasks`] lists them, and [`make`] builds one by its published id. An episode is a pure function of the seed and the
-//! actions. The same id, seed and actions give the observations, rewards and costs of the Python package (1.0.0, on
-//! MuJoCo 3.17.0). [`register`] adds a navigation task of your own, [`register_env`] any other environment.
+//! [`tasks`] lists them, and [`make`] builds one by its published id. An episode is a pure function
+//! of the seed and the actions. The same id, seed and actions give the observations, rewards and
+//! costs of the Python package Safety-Gymnasium (1.0.0, on MuJoCo 3.17.0). [`register`] adds your
+//! own navigation task, and [`register_env`] adds any other environment.
 //!
 //! ```
 //! use epo_core::Env;

@@ -1,5 +1,6 @@
-//! NumPy's legacy generator `numpy.random.RandomState`: the Mersenne Twister MT19937, and how NumPy makes doubles and small
-//! integers from its output. The package draws every layout and every goal from one of these.
+//! NumPy's legacy generator `numpy.random.RandomState`: the Mersenne Twister MT19937, and how NumPy
+//! makes doubles and small integers from its output. Safety-Gymnasium draws every layout and every
+//! goal from such a generator.
 //!
 //! Source: Matsumoto and Nishimura 1998. The seeding is that of `RandomState(seed)` with an integer.
 

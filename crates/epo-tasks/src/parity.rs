@@ -1,7 +1,8 @@
-//! Compares our episodes with recorded episodes of the Python package.
+//! Compares our episodes with recorded episodes of the Python package Safety-Gymnasium.
 //!
-//! A recording holds the id of a task, a seed, the actions, and the answers of the Python package. [`compare`] makes the
-//! task from the id, resets it with the seed and plays the actions. It uses the rest of the file only to compare.
+//! A recording contains the id of a task, a seed, the actions, and the results of Safety-Gymnasium.
+//! [`compare`] makes the task from the id, resets it with the seed and plays the actions. It uses
+//! the rest of the file only to compare.
 
 use std::path::Path;
 
@@ -27,12 +28,12 @@ pub enum ParityError {
     #[error(transparent)]
     Task(#[from] TaskError),
     /// The task refused to play the episode.
-    #[error("step {step}: {source}")]
+    #[error("step {step}: {cause}")]
     Env {
         /// Number of the step; 0 is the reset.
         step: usize,
         /// The message of the task.
-        source: EnvError,
+        cause: EnvError,
     },
 }
 
@@ -160,7 +161,7 @@ impl ReferenceEpisode {
         match outcome {
             Outcome::Running => !terminated && !truncated,
             Outcome::Truncated => !terminated && truncated,
-            // the package raises both flags when an episode terminates in its very last step
+            // Safety-Gymnasium sets both flags when an episode terminates in its very last step
             Outcome::Terminated => terminated && (!truncated || t + 1 == max_steps),
         }
     }
@@ -201,7 +202,7 @@ pub fn compare(recording: &ReferenceEpisode) -> Result<Comparison, ParityError> 
     let terms = term_indices(recording, &env.spec().cost_terms)?;
 
     let mut obs = vec![0.0; recording.obs_len];
-    env.reset(recording.meta.seed, &mut obs).map_err(|source| ParityError::Env { step: 0, source })?;
+    env.reset(recording.meta.seed, &mut obs).map_err(|cause| ParityError::Env { step: 0, cause })?;
     let mut result = Comparison {
         env_id: recording.meta.env_id.clone(),
         steps: 0,
@@ -215,7 +216,7 @@ pub fn compare(recording: &ReferenceEpisode) -> Result<Comparison, ParityError> 
     result.first_diff_step = (result.max_obs > TOLERANCE).then_some(0);
     for t in 0..recording.steps() {
         let action = &recording.action[t * recording.act_len..][..recording.act_len];
-        let step = env.step(action, &mut obs).map_err(|source| ParityError::Env { step: t + 1, source })?;
+        let step = env.step(action, &mut obs).map_err(|cause| ParityError::Env { step: t + 1, cause })?;
         let d_obs = distance(&obs, &recording.obs[(t + 1) * obs.len()..][..obs.len()]);
         let d_reward = (step.reward - recording.reward[t]).abs();
         let recorded_terms = &recording.costs[t * terms.len()..][..terms.len()];
@@ -249,7 +250,7 @@ pub fn compare(recording: &ReferenceEpisode) -> Result<Comparison, ParityError> 
 
 /// Our number that a recorded cost term is compared with.
 enum Term {
-    /// The cost of the step: the package repeats it under the name `cost_sum`.
+    /// The cost of the step; Safety-Gymnasium repeats it under the name `cost_sum`.
     Sum,
     /// The cost term at this index.
     At(usize),

@@ -1,5 +1,6 @@
 //! The list of tasks: the published ones and those that a program adds, each made from its id.
 
+use std::collections::BTreeSet;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use epo_core::{Env, EnvError, TaskFamily};
@@ -43,8 +44,8 @@ pub type MakeEnv = fn() -> Result<Box<dyn Env>, EnvError>;
 pub type EnvMaker = Box<dyn Fn() -> Result<Box<dyn Env>, TaskError>>;
 
 impl TaskInfo {
-    /// The family that decides the presets of a training on this task; `None` for an environment that was added with
-    /// [`register_env`], which has no presets.
+    /// The family that decides the presets of a run on this task; `None` for an environment that
+    /// was added with [`register_env`], which has no presets.
     pub fn family(&self) -> Option<TaskFamily> {
         match self.source {
             Source::Navigation(_) => Some(TaskFamily::Navigation),
@@ -86,7 +87,7 @@ pub enum TaskError {
         /// The most similar id, if one is similar.
         nearest: Option<String>,
     },
-    /// A task that is added has the id of another one.
+    /// The id of a new task already belongs to another task.
     #[error("the id `{id}` belongs to another task already: choose another id")]
     Taken {
         /// The id.
@@ -98,21 +99,29 @@ pub enum TaskError {
         /// Task id.
         id: String,
     },
+    /// The scene of a new task is invalid.
+    #[error("{id}: {why}")]
+    Scene {
+        /// Task id.
+        id: String,
+        /// The reason.
+        why: String,
+    },
     /// MuJoCo refused the model.
-    #[error("{id}: {source}")]
+    #[error("{id}: {cause}")]
     Mujoco {
         /// Task id.
         id: String,
         /// The message of MuJoCo.
-        source: epo_mujoco::Error,
+        cause: epo_mujoco::Error,
     },
     /// An environment that was added with [`register_env`] could not be made.
-    #[error("{id}: {source}")]
+    #[error("{id}: {cause}")]
     Env {
         /// Task id.
         id: String,
         /// The message of the environment.
-        source: EnvError,
+        cause: EnvError,
     },
 }
 
@@ -146,17 +155,31 @@ fn suggestion(nearest: Option<&str>) -> String {
 /// Adds a navigation task to the list. Every function and command of this process then finds it by its id.
 ///
 /// A program calls it once, before anything else. No other task may have this id.
+///
+/// # Errors
+/// If another task has this id, if two groups of objects have the same name, or if the name of a cost term does
+/// not begin with `cost_`.
 pub fn register(task: NavigationTask) -> Result<&'static TaskInfo, TaskError> {
+    let wrong = |why| Err(TaskError::Scene { id: task.id.clone(), why });
+    let mut names = BTreeSet::new();
+    for group in &task.scene.groups {
+        if !names.insert(group.object.name()) {
+            return wrong(format!("two groups of objects have the name `{}`", group.object.name()));
+        }
+        if let Some(term) = group.cost_terms().iter().find(|term| !term.starts_with("cost_")) {
+            return wrong(format!("the name of the cost term `{term}` must begin with `cost_`"));
+        }
+    }
     add(task.into())
 }
 
-/// Adds an environment of your own, with or without a simulator, to the list. Its id is that of its
+/// Adds your own environment, with or without a simulator, to the list. Its id is that of its
 /// [`EnvSpec`](epo_core::EnvSpec). `reward` and `cost` describe reward and cost in one line each.
 ///
 /// Training, evaluation, sweeps and reports find it by its id. Commands that need the bodies of a MuJoCo simulation
 /// (such as `rollout`) refuse it.
 pub fn register_env(reward: &str, cost: &str, make: MakeEnv) -> Result<&'static TaskInfo, TaskError> {
-    let env = make().map_err(|source| TaskError::Env { id: "the new environment".into(), source })?;
+    let env = make().map_err(|cause| TaskError::Env { id: "the new environment".into(), cause })?;
     let spec = env.spec();
     add(TaskInfo {
         id: spec.id.clone(),
@@ -200,7 +223,7 @@ pub fn make_with(id: &str, physics: Physics) -> Result<TaskEnv, TaskError> {
 pub fn env_maker(id: &str, physics: Physics) -> Result<EnvMaker, TaskError> {
     let info = task(id)?;
     if let Source::Own(make) = info.source {
-        return Ok(Box::new(move || make().map_err(|source| TaskError::Env { id: info.id.clone(), source })));
+        return Ok(Box::new(move || make().map_err(|cause| TaskError::Env { id: info.id.clone(), cause })));
     }
     let compiled = TaskEnv::new(info, physics)?;
     Ok(Box::new(move || Ok(Box::new(compiled.try_clone()?))))

@@ -44,7 +44,7 @@ pub struct TaskEnv {
 impl TaskEnv {
     /// Compiles the task.
     pub(crate) fn new(info: &'static TaskInfo, physics: Physics) -> Result<Self, TaskError> {
-        let mujoco = |source| TaskError::Mujoco { id: info.id.clone(), source };
+        let mujoco = |cause| TaskError::Mujoco { id: info.id.clone(), cause };
         let world = match &info.source {
             Source::Navigation(task) => {
                 World::Navigation(Box::new(navigation::NavigationWorld::new(task, physics).map_err(mujoco)?))
@@ -85,7 +85,7 @@ impl TaskEnv {
 
     /// A second environment of the same task, not yet reset. The model is copied, not compiled again.
     pub fn try_clone(&self) -> Result<Self, TaskError> {
-        let mujoco = |source| TaskError::Mujoco { id: self.spec.id.clone(), source };
+        let mujoco = |cause| TaskError::Mujoco { id: self.spec.id.clone(), cause };
         let world = match &self.world {
             World::Navigation(w) => World::Navigation(Box::new(w.try_clone().map_err(mujoco)?)),
             World::Velocity(w) => World::Velocity(w.try_clone().map_err(mujoco)?),
@@ -190,7 +190,7 @@ impl TaskEnv {
         match &self.world {
             World::Navigation(w) => Ok(w.mjcf()),
             World::Velocity(w) => {
-                w.mjcf().map_err(|source| TaskError::Mujoco { id: self.spec.id.clone(), source })
+                w.mjcf().map_err(|cause| TaskError::Mujoco { id: self.spec.id.clone(), cause })
             }
         }
     }

@@ -408,7 +408,7 @@ fn golden_rollouts_are_bitwise_the_same_for_1_2_and_4_threads() {
 /// FNV-1a hash over the bits of a rollout, on Linux x86-64 with the fetched MuJoCo 3.17.0.
 ///
 /// Versions 0 and 1 of a velocity task differ in the speed limit only. Random actions rarely reach it, so most have the
-/// same hash. `velocity::tests` and the recordings of `tests/parity.rs` distinguish them.
+/// same hash. `velocity::tests` distinguish them, and for Ant, Hopper and Swimmer also the recordings of `tests/parity.rs`.
 const GOLDEN: [(&str, u64); 38] = [
     ("SafetyPointGoal0-v0", 0xba04_dcc5_7394_d967),
     ("SafetyPointGoal1-v0", 0x96ef_1f88_473b_16d1),

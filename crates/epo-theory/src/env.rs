@@ -7,8 +7,9 @@
 //! The environment replaces discounting by random termination. The expected undiscounted total of an episode then
 //! equals the discounted J of the CMDP. Truncation after `max_steps` changes it only by a share of about γ^max_steps.
 //!
-//! All algorithms of epo constrain the mean episode cost. On this environment they therefore have the same limit as the
-//! linear program. Their own discount factor should be 1 or almost 1.
+//! All algorithms of epo constrain the mean episode cost. On this environment they therefore have
+//! the same limit as the linear program. Their own discount factors should be close to 1; 1 itself
+//! is not allowed.
 
 use std::sync::Arc;
 

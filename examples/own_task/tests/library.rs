@@ -1,5 +1,6 @@
 //! Tests the tasks through the library: they pass `check_env`, and training on them improves the return.
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +10,7 @@ use epo_lab::record::{metrics, value};
 use epo_lab::runs;
 use epo_lab::train::Trainer;
 use epo_tasks::Physics;
+use epo_tasks::navigation::{Group, NavigationTask, Object, Objects, Vase};
 use own_task::patrol::MUD_RADIUS;
 
 /// Registers the tasks once: all tests share one process, and an id can be added only once.
@@ -21,8 +23,7 @@ fn register() {
 fn the_tasks_are_in_the_list_and_their_ids_cannot_be_used_again() {
     register();
     let listed = epo_tasks::tasks();
-    let added: Vec<_> = listed.iter().rev().take(2).map(|task| task.id.as_str()).collect();
-    assert_eq!(added, ["Tank-v0", "Patrol-v0"]);
+    assert!(["Tank-v0", "Patrol-v0"].iter().all(|id| listed.iter().any(|task| task.id == *id)));
     let error = own_task::register().unwrap_err().to_string();
     assert!(error.contains("`Patrol-v0` belongs to another task"), "{error}");
     let error = epo_tasks::make("Tank-v0").map(|_| ()).unwrap_err().to_string();
@@ -121,4 +122,60 @@ fn training_on_the_patrol_makes_progress() {
     let set = ["run.steps=96000", "run.limit=25", "train.steps_per_epoch=8000"];
     let [first, last] = train(dir.path(), "Patrol-v0", &set);
     assert!(last > first + 1.0, "from {first} to {last}");
+}
+
+/// An object that writes a cost; `NAMED` says whether it names the cost term.
+#[derive(Debug)]
+struct Costly<const NAMED: bool>;
+
+impl<const NAMED: bool> Object for Costly<NAMED> {
+    fn name(&self) -> &'static str {
+        "costly"
+    }
+
+    fn height(&self) -> f64 {
+        0.1
+    }
+
+    fn geoms(&self, name: &str) -> String {
+        format!(r#"<geom name="{name}" type="sphere" size=".1" contype="0" conaffinity="0"/>"#)
+    }
+
+    fn cost_terms(&self) -> &'static [&'static str] {
+        if NAMED { &["heat"] } else { &[] }
+    }
+
+    fn cost(&self, _: &Objects<'_>, terms: &mut [f64]) {
+        terms[0] = 1.0;
+    }
+}
+
+fn with(id: &str, groups: Vec<Group>) -> NavigationTask {
+    let mut task = own_task::patrol::task();
+    task.id = id.to_owned();
+    task.scene.groups.extend(groups);
+    task
+}
+
+#[test]
+fn a_wrong_scene_is_refused_when_the_task_is_added() {
+    let twice = with("Twice-v0", vec![Group::new(1, Vase, 0.1)]);
+    let said = epo_tasks::register(twice).unwrap_err().to_string();
+    assert_eq!(said, "Twice-v0: two groups of objects have the name `vase`");
+    let unclear = with("Heat-v0", vec![Group::new(1, Costly::<true>, 0.1)]);
+    let said = epo_tasks::register(unclear).unwrap_err().to_string();
+    assert_eq!(said, "Heat-v0: the name of the cost term `heat` must begin with `cost_`");
+}
+
+/// This test fails if the cost of an object without a named term is ignored: training would show a cost of 0.
+#[test]
+fn a_cost_without_a_named_term_is_an_error() {
+    epo_tasks::register(with("Unnamed-v0", vec![Group::new(1, Costly::<false>, 0.1)])).unwrap();
+    let mut env = epo_tasks::make("Unnamed-v0").unwrap();
+    let mut obs = vec![0.0; env.spec().obs_len];
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        env.reset(0, &mut obs).unwrap();
+        env.step(&[0.0, 0.0], &mut obs).map(|step| step.cost)
+    }));
+    assert!(result.is_err(), "{result:?}");
 }

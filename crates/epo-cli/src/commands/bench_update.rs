@@ -16,8 +16,8 @@ pub(crate) struct Args {
 
 /// Layer sizes and minibatch size of each measured network.
 ///
-/// They are a policy and a critic of the navigation tasks, and the same policy with large minibatches. A policy with
-/// many observations and actions and a policy with wide layers follow.
+/// In this order: a policy and a critic of the navigation tasks, the same policy with large
+/// minibatches, a policy with many observations and actions, and a policy with wide layers.
 const NETS: [(&[usize], usize); 5] = [
     (&[60, 64, 64, 2], 64),
     (CRITIC, 64),

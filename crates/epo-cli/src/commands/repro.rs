@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use epo_lab::engine::Plan;
-use epo_lab::repro::{Duration, Experiment, Measuring, Shrink, estimate, until_done};
+use epo_lab::repro::{Duration, Experiment, NextMeasurement, Shrink, estimate, until_done};
 use epo_report::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -88,13 +88,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.dry_run {
         return dry_run(&runs, &args.how);
     }
-    let plan = Plan { name: args.experiment.name().to_owned(), dir: args.out.clone(), runs };
+    let plan =
+        Plan { name: args.experiment.name().to_owned(), dir: args.out.clone(), size: runs.len(), runs };
     let Some(sweep) = execute(&plan, &file, &args.how)? else { return Ok(Code::Done) };
     if !args.how.json {
         output::print(&sweep.text())?;
     }
     let report = match sweep.code() {
-        Code::Interrupted => None,
+        _ if sweep.pending > 0 => None,
         // The report leaves out failed runs and says so.
         code => {
             let options = Options { title: title.into(), ..Options::default() };
@@ -182,8 +183,8 @@ impl Measurements {
         }
     }
 
-    fn show(&self, now: Measuring<'_>) {
-        let Measuring { done, of, run } = now;
+    fn show(&self, now: NextMeasurement<'_>) {
+        let NextMeasurement { done, of, run } = now;
         let comma = if run.variant.is_empty() { "" } else { ", " };
         let what = format!("{} on {}{comma}{}", run.algo, run.task, run.variant);
         match self {

@@ -181,7 +181,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return Ok(Code::Done);
     }
     if !end.finished {
-        tell!("interrupted; continue with: {} train --resume '{}'", output::program(), dir.display());
+        tell!("interrupted; continue with: {} train --resume {}", output::program(), output::quoted(&dir));
         return Ok(Code::Interrupted);
     }
     let episodes = run.train.final_eval_episodes;
@@ -197,25 +197,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 /// A run to begin or to continue: its folder, its configuration, the settings changed by a resume, and its
 /// environments.
-type Prepared = (PathBuf, ResolvedRun, ResumeOptions, Box<MakeEnv<'static>>);
+type RunToTrain = (PathBuf, ResolvedRun, ResumeOptions, Box<MakeEnv<'static>>);
 
 /// Checks the arguments. The folder of a new run is created last, so a wrong run leaves nothing behind.
-fn prepare(args: &Args) -> anyhow::Result<Prepared> {
-    let mut options = ResumeOptions::default();
-    let (dir, run) = match &args.resume {
-        Some(dir) => {
-            options = args.config.resume_options(args.accept_changes)?;
-            (dir.clone(), runs::read_config(dir)?)
-        }
-        None => {
-            let run = args.config.resolve(args.task.as_deref())?;
-            let task = epo_tasks::task(&run.run.task)?;
-            memory::check_task(&run, task)?;
-            (runs::new_folder(&args.runs, &run, args.name.as_deref())?, run)
-        }
-    };
+fn prepare(args: &Args) -> anyhow::Result<RunToTrain> {
+    if let Some(dir) = &args.resume {
+        let options = args.config.resume_options(args.accept_changes)?;
+        let run = runs::read_config(dir)?;
+        let make_env = make_env(&run)?;
+        return Ok((dir.clone(), run, options, make_env));
+    }
+    let run = args.config.resolve(args.task.as_deref())?;
+    memory::check_task(&run, epo_tasks::task(&run.run.task)?)?;
     let make_env = make_env(&run)?;
-    Ok((dir, run, options, make_env))
+    let dir = runs::new_folder(&args.runs, &run, args.name.as_deref())?;
+    Ok((dir, run, ResumeOptions::default(), make_env))
 }
 
 fn make_env(run: &ResolvedRun) -> Result<Box<MakeEnv<'static>>, LabError> {

@@ -46,8 +46,8 @@ pub struct CmdpResult {
     /// Number of steps up to the first policy within the limit. `None` if a seed had no such policy. The largest is the
     /// worst.
     pub first_within: Option<MeanAndWorst>,
-    /// Number of steps from which on the limit is met. `None` if a seed ended above the limit. The largest is the
-    /// worst.
+    /// Number of steps at the first epoch from which the limit is always met. `None` if a seed
+    /// ended above the limit. The largest is the worst.
     pub stays_within: Option<MeanAndWorst>,
     /// The same as `stays_within` for the limit 1.1 d.
     pub stays_near: Option<MeanAndWorst>,

@@ -14,7 +14,7 @@ use tiny_skia::{
 /// Pixels of the PNG per unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
 
-/// Style of an SVG file for readers with a dark page. It has the rules of the report page (`page.rs`).
+/// Style of an SVG file in dark mode. It repeats the rules of the report page (`page.rs`).
 const DARK: &str = "<style>@media (prefers-color-scheme:dark){svg>rect{fill:#16181d}[fill=\"#222222\"]{fill:#ddd}\
     [stroke=\"#222222\"]{stroke:#ddd}[stroke=\"#e4e4e4\"]{stroke:#2c2f36}[stroke=\"#555555\"]{stroke:#999}\
     [stroke=\"#000000\"]{stroke:#fff}[fill=\"#000000\"]{fill:#fff}\

@@ -1,12 +1,13 @@
-//! Draws the places of robot and objects at the start of an episode, and the place of a new goal.
+//! Draws the positions of the robot and the objects at the start of an episode, and the position of
+//! a new goal.
 //!
 //! ```text
-//! one place    x = x0 + (x1 − x0) u,  then y likewise         within the object's area, shrunk by its keep-out
+//! position     x = x0 + (x1 − x0) u,  then y likewise         within the object's area, shrunk by its keep-out
 //! valid        |p − q| ≥ keepout_p + keepout_q                for every object q that is already placed
 //! attempt      objects in order, up to 100 draws each; if one does not fit, a new attempt; up to 10 000 attempts
 //! ```
-//! As in the package, every draw takes two doubles of the generator, even if the area is a point. Later draws of the episode
-//! depend on it.
+//! As in Safety-Gymnasium, every draw takes two doubles from the generator, even if the area is a
+//! single point. The later random numbers of the episode depend on this.
 
 use crate::numpy_legacy::RandomState;
 
@@ -15,7 +16,7 @@ const DRAWS: usize = 100;
 /// Largest number of attempts at a whole layout, and of draws for a new goal.
 pub(crate) const ATTEMPTS: usize = 10_000;
 
-/// The places that one object may have.
+/// The positions that one object may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     /// Rectangle of allowed centres: x0, y0, x1, y1, in metres.
@@ -24,12 +25,12 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    /// Any place in the rectangle that is at least the keep-out away from its edges.
+    /// Any position in the rectangle that is at least the keep-out away from its edges.
     pub(crate) fn within([x0, y0, x1, y1]: [f64; 4], keepout: f64) -> Self {
         Self { area: [x0 + keepout, y0 + keepout, x1 - keepout, y1 - keepout], keepout }
     }
 
-    /// One point, to a nanometre, which is the tolerance of the package.
+    /// A single point, to a nanometre. This is the tolerance of Safety-Gymnasium.
     pub(crate) fn at([x, y]: [f64; 2], keepout: f64) -> Self {
         let k = keepout + 1e-9;
         Self::within([x - k, y - k, x + k, y + k], keepout)
@@ -41,11 +42,11 @@ impl Spot {
     }
 }
 
-/// The places of the robot (first) and of all objects of a scene.
+/// The positions of the robot (first) and of all objects of a scene.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     spots: Vec<Spot>,
-    /// The present places, one per spot, in metres.
+    /// The current positions, one per spot, in metres.
     pub(crate) xy: Vec<[f64; 2]>,
 }
 
@@ -84,7 +85,7 @@ impl Layout {
         self.spots.len()
     }
 
-    /// Draws a new place for object `i`, clear of all others. Returns `false` if none was found.
+    /// Draws a new position for object `i`, clear of all others. Returns `false` if none was found.
     pub(crate) fn resample(&mut self, i: usize, rng: &mut RandomState) -> bool {
         for _ in 0..ATTEMPTS {
             let p = self.spots[i].draw(rng);

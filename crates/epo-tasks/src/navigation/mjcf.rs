@@ -29,7 +29,8 @@ pub(crate) fn mjcf(robot: &Robot, scene: &Scene, poses: &[Pose]) -> String {
             let geoms = object.geoms(&name);
             line(out, &format!(r#"<body name="{name}" pos="{pos}" quat="{quat}">{joint}{geoms}</body>"#));
             if let Motion::Carried(carrier) = object.motion() {
-                // the carrier starts at the origin; its geom is only drawn, at the place of the object
+                // the carrier starts at the origin; its geom is only drawn, at the position of the
+                // object
                 let (mocap, pos) = (group.carrier_name(i), numbers(&pose.at(carrier.height)));
                 let look = carrier.geom;
                 line(

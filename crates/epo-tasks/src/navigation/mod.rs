@@ -177,7 +177,7 @@ impl NavigationWorld {
         if let Err(full) = self.stage.reset(seed) {
             return Err(crowded(full.placed));
         }
-        // the layout has placed a goal already; the package draws it a second time
+        // the layout has placed a goal already; Safety-Gymnasium draws it a second time
         if !self.rules.new_goal(&mut self.stage) {
             return Err(crowded(wanted - 1));
         }
@@ -205,7 +205,7 @@ impl NavigationWorld {
     /// Makes ten physics steps and computes the readings of the new state. The result is bit-equal to
     /// [`bare_physics`](Self::bare_physics), which is slower.
     fn simulate(&mut self, action: &[f64]) {
-        self.stage.rng.double(); // the package draws the number of substeps, which is always ten
+        self.stage.rng.double(); // Safety-Gymnasium draws the number of substeps, always ten
         self.control(action);
         self.stage.sim.set_sensors(false); // only the last forward pass is read
         for i in 0..SUBSTEPS {
@@ -236,13 +236,14 @@ impl NavigationWorld {
         terms.fill(0.0);
         let mut any = false;
         for (i, group) in self.task.scene.groups.iter().enumerate() {
-            let n = group.cost_terms().len();
-            if n > 0 {
-                let (own, rest) = terms.split_at_mut(n);
-                group.object.cost(&self.stage.objects(GroupId(i)), own);
-                any |= own.iter().any(|term| *term > 0.0);
-                terms = rest;
+            if !group.charged {
+                continue;
             }
+            let (own, rest) = terms.split_at_mut(group.cost_terms().len());
+            // called even without a named term: an object that writes a term that it does not name panics here
+            group.object.cost(&self.stage.objects(GroupId(i)), own);
+            any |= own.iter().any(|term| *term > 0.0);
+            terms = rest;
         }
         f64::from(any)
     }

@@ -10,7 +10,7 @@ pub struct Scene {
     pub half_width: f64,
     /// Rectangle (x0, y0, x1, y1) in which the robot starts, in metres. Default: `None`, the whole square.
     pub start: Option<[f64; 4]>,
-    /// Radius that is kept free around the robot when places are drawn, in metres. Default: 0.4.
+    /// Radius that is kept free around the robot when positions are drawn, in metres. Default: 0.4.
     pub start_keepout: f64,
     /// Half the width of the floor that is drawn, in metres. Default: 3.5. The floor that is simulated is infinite.
     pub floor: f64,
@@ -20,8 +20,8 @@ pub struct Scene {
     pub max_steps: usize,
     /// Upper bound on the absolute value of a reward. Default: 10.
     pub reward_clip: f64,
-    /// The objects. Random places are drawn in this order, and the lidar rings of the observation are in the
-    /// same order.
+    /// The objects. Random positions are drawn in this order, and the lidar rings of the
+    /// observation are in the same order.
     pub groups: Vec<Group>,
 }
 

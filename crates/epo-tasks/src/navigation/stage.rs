@@ -61,7 +61,8 @@ enum Contact {
 
 /// Building and resetting.
 impl Stage {
-    /// Compiles the scene with its bodies at arbitrary places; [`reset`](Self::reset) moves them to drawn ones.
+    /// Compiles the scene with its bodies at arbitrary positions; [`reset`](Self::reset) moves them
+    /// to random ones.
     pub(crate) fn new(task: &'static NavigationTask, physics: Physics) -> Result<Self, Error> {
         // not the origin: MuJoCo marks geoms that sit exactly on the frame of their body when it compiles
         let n = 1 + task.scene.groups.iter().map(|group| group.n).sum::<usize>();
@@ -169,7 +170,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Draws an angle for everything in the layout, as the package does even for an object with a fixed angle.
+    /// Draws an angle for everything in the layout, even for an object with a fixed angle, as
+    /// Safety-Gymnasium does.
     fn draw_poses(&mut self) {
         self.poses[0] = Pose { xy: self.layout.xy[0], angle: self.rng.uniform(0.0, TAU) };
         let mut k = 1;
@@ -191,7 +193,8 @@ impl Stage {
         !self.carried.is_empty()
     }
 
-    /// Moves the carriers to where they are at the present time. Call it before every physics step.
+    /// Moves the carriers to their positions at the current time. Call it before every physics
+    /// step.
     pub(crate) fn carry(&mut self) {
         let (time, mut from) = (self.sim.time(), 0);
         for Carried { carrier, geoms, .. } in &self.carried {
@@ -200,7 +203,8 @@ impl Stage {
         }
     }
 
-    /// Computes all readings of the present state, and what the robot touches.
+    /// Computes all sensor readings of the current state, and finds the objects that the robot
+    /// touches.
     pub(crate) fn forward(&mut self) {
         self.sim.forward();
         self.touched.fill(false);
@@ -212,8 +216,8 @@ impl Stage {
         }
     }
 
-    /// Writes the present places into the layout, so that a new place keeps clear of them. A carried object stays where
-    /// it was at the start, as in the package.
+    /// Writes the current positions into the layout, so that a new position keeps clear of them.
+    /// For a carried object, the layout keeps the initial position, as in Safety-Gymnasium.
     pub(crate) fn update_layout(&mut self) {
         self.layout.xy[0] = self.xy(0);
         for (group, &first) in self.task.scene.groups.iter().zip(&self.first) {
@@ -230,7 +234,8 @@ impl Stage {
         self.visible[group]
     }
 
-    /// Poses for a model of the present scene: fixed bodies may have moved since the reset, such as a goal that was met.
+    /// Poses for a model of the current scene. Fixed bodies may have moved since the reset, such as
+    /// a goal that was met.
     pub(super) fn model_poses(&self) -> Vec<Pose> {
         let mut poses = self.poses.clone();
         for (k, pose) in poses.iter_mut().enumerate().skip(1) {
@@ -287,8 +292,9 @@ impl Stage {
         self.rng.uniform(low, high)
     }
 
-    /// Draws a new place for object `i` of a group, clear of the keep-outs of everything else, and moves it there.
-    /// Returns `false` and leaves it where it is if no free place is found in 10 000 draws.
+    /// Draws a new position for object `i` of a group, clear of the keep-outs of everything else,
+    /// and moves the object there. If no free position is found in 10 000 draws, the object stays
+    /// where it is and the result is `false`.
     ///
     /// The object must satisfy the condition of [`move_to`](Self::move_to).
     #[must_use]

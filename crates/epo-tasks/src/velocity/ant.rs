@@ -1,12 +1,12 @@
 //! Ant: a sphere on four legs, each with a hip and an ankle.
 //!
 //! ```text
-//! reward  r = v_x + 1 − ½ Σ a²           v: change of the torso's place ÷ 0.05 s
+//! reward  r = v_x + 1 − ½ Σ a²           v: change of the torso's position ÷ 0.05 s
 //! cost    c = 1[‖v_xy‖ > threshold]
 //! end     a number is not finite, or the torso's height leaves [0.2, 1]
 //! ```
-//! As published, the place of the torso is the one that the simulator computed, which is one substep behind the joint
-//! positions.
+//! As published, the position of the torso is the one that the simulator computed, which is one
+//! substep behind the joint positions.
 
 use epo_mujoco::Sim;
 

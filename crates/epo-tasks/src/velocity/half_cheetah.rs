@@ -1,7 +1,7 @@
 //! HalfCheetah: a two-legged runner in the x–z plane.
 //!
 //! ```text
-//! reward  r = v_x − 0.1 Σ a²             v: change of place ÷ 0.05 s
+//! reward  r = v_x − 0.1 Σ a²             v: change of position ÷ 0.05 s
 //! cost    c = 1[v_x > threshold]
 //! end     never
 //! ```

@@ -1,7 +1,7 @@
 //! Hopper: one leg in the x–z plane.
 //!
 //! ```text
-//! reward  r = v_x + 1 − 10⁻³ Σ a²        v: change of place ÷ 0.008 s
+//! reward  r = v_x + 1 − 10⁻³ Σ a²        v: change of position ÷ 0.008 s
 //! cost    c = 1[v_x > threshold]
 //! end     height ≤ 0.7, |lean| ≥ 0.2, or any other entry of the state at or beyond ±100
 //! ```

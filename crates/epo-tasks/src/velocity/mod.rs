@@ -1,7 +1,7 @@
 //! The velocity tasks: walkers that are rewarded for running forward, with a cost for running too fast.
 //!
 //! ```text
-//! v       = (place after − place before) / dt,     dt = timestep × frame skip
+//! v       = (position after − position before) / dt,   dt = timestep × frame skip
 //! reward  r = w v_x + alive − k Σ a²
 //! cost    c = 1[speed > threshold]                 speed: v_x, or ‖v_xy‖
 //! end     terminated when not healthy; truncated after 1000 steps
@@ -113,7 +113,7 @@ impl VelocityTask {
     }
 }
 
-/// Version 0 has the thresholds of the package's first release, which the paper used.
+/// Version 0 has the thresholds of the first release of Safety-Gymnasium, which the paper used.
 static TASKS: [VelocityTask; 12] = [
     task(ant::ROBOT, 0, 2.5745, Speed::Planar),
     task(ant::ROBOT, 1, 2.6222, Speed::Planar),
@@ -160,7 +160,7 @@ pub(crate) struct VelocityWorld {
     sim: Sim,
     dt: f64,
     total_mass: f64,
-    /// Speed of the last step that was compared with the threshold; 0 after a reset.
+    /// Speed that the last step compared with the threshold; 0 after a reset.
     speed: f64,
 }
 
@@ -197,7 +197,7 @@ impl VelocityWorld {
         &self.sim
     }
 
-    /// Speed of the last step that was compared with the threshold, in m/s; 0 after a reset.
+    /// Speed that the last step compared with the threshold, in m/s; 0 after a reset.
     pub(crate) fn speed(&self) -> f64 {
         self.speed
     }
@@ -255,7 +255,7 @@ impl VelocityWorld {
         StepResult { reward, cost, terminated: !(robot.healthy)(&self.sim), goal_met: false }
     }
 
-    /// The point from whose change the velocity is computed.
+    /// The position from which the velocity is computed.
     fn place(&self) -> [f64; 2] {
         match self.task.robot.place {
             SpeedPoint::Sliders => [self.sim.qpos()[0], self.sim.qpos()[1]],

@@ -264,7 +264,7 @@ impl Joint {
             ("stiffness", &[*stiffness]),
             ("ref", &[*reference]),
         ];
-        // a free joint has neither axis nor place
+        // a free joint has neither axis nor position
         attributes(text, "joint", if matches!(kind, JointKind::Free) { &numbers[2..5] } else { &numbers });
         if let Some([low, high]) = range {
             let _ = write!(text, " limited='true' range='{low} {high}'");

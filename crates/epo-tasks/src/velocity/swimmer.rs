@@ -1,7 +1,7 @@
 //! Swimmer: three rods in a thick fluid, in the x–y plane.
 //!
 //! ```text
-//! reward  r = v_x − 10⁻⁴ Σ a²            v: change of place ÷ 0.04 s
+//! reward  r = v_x − 10⁻⁴ Σ a²            v: change of position ÷ 0.04 s
 //! cost    c = 1[‖v_xy‖ > threshold] in v0, 1[v_x > threshold] in v1
 //! end     never
 //! ```

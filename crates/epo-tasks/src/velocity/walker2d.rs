@@ -1,7 +1,7 @@
 //! Walker2d: two legs in the x–z plane.
 //!
 //! ```text
-//! reward  r = v_x + 1 − 10⁻³ Σ a²        v: change of place ÷ 0.008 s
+//! reward  r = v_x + 1 − 10⁻³ Σ a²        v: change of position ÷ 0.008 s
 //! cost    c = 1[v_x > threshold]
 //! end     the height leaves (0.8, 2), or the lean leaves (−1, 1)
 //! ```

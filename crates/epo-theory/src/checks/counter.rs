@@ -184,7 +184,8 @@ fn violated_surrogate() -> CounterExample {
     }
 }
 
-/// Returns the f at which first-order optimisation of eq 25 converges in the two-state example.
+/// Returns the discounted number f of fast steps to which first-order optimisation of eq 25
+/// converges in the two-state example.
 ///
 /// It solves λ μ = e^F Φ'(y) σ(F) for f within 0..5.26, by bisection.
 pub fn smooth_rest(mu: f64, alpha: f64) -> f64 {

@@ -29,7 +29,8 @@ impl Object for Circle {
         Some(Pose::default())
     }
 
-    // the drawn disc is up to a nanometre away from the origin; the lidar of the package sees the origin itself
+    // the drawn disc is up to a nanometre away from the origin; the lidar of Safety-Gymnasium sees
+    // the origin itself
     fn seen_at(&self, _objects: &Objects<'_>, _i: usize) -> [f64; 2] {
         [0.0, 0.0]
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! cost_gremlins = 1[the robot touches a gremlin]
-//! path            (0.35 sin t, 0.35 cos t, 0.1) metres from its first place, t in seconds
+//! path            (0.35 sin t, 0.35 cos t, 0.1) metres from its initial position, t in seconds
 //! ```
-//! As in the package, the path lifts it by 0.1 m, so it floats.
+//! As in Safety-Gymnasium, the path lifts it by 0.1 m, so it floats.
 
 use super::{Carrier, Motion, Object, Objects, touched};
 

@@ -34,7 +34,7 @@ impl Object for Hazard {
     }
 
     fn cost(&self, discs: &Objects<'_>, terms: &mut [f64]) {
-        // the package subtracts before it compares, so a robot exactly on the edge has no cost
+        // Safety-Gymnasium subtracts before it compares, so a robot exactly on the edge has no cost
         let over = |i| self.radius - discs.robot_distance(i) > 0.0;
         terms[0] = f64::from((0..discs.len()).any(over));
     }

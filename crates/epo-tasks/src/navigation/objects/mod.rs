@@ -31,7 +31,7 @@ use super::stage::Objects;
 /// A kind of object in a scene.
 ///
 /// Only [`name`](Object::name), [`height`](Object::height) and [`geoms`](Object::geoms) are required. Such an
-/// object stands still at a random place, the lidar sees it, and it has no cost.
+/// object stands still at a random position, the lidar sees it, and it has no cost.
 ///
 /// ```
 /// use epo_tasks::navigation::{Object, Objects, numbers};
@@ -82,7 +82,8 @@ pub trait Object: fmt::Debug + Send + Sync {
         Motion::Fixed
     }
 
-    /// The place of object `i` if it is the same in every episode. Default: `None`, which draws a place at random.
+    /// The pose of object `i` if it is the same in every episode. Default: `None`, which draws a
+    /// position at random.
     fn fixed_pose(&self, _i: usize) -> Option<Pose> {
         None
     }
@@ -123,8 +124,8 @@ pub enum Motion {
 /// The body that moves an object with [`Motion::Carried`]. Nothing collides with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Carrier {
-    /// Position of the carrier after `seconds` of simulation, in metres. The carrier starts at the origin, so
-    /// this is also how far the spring pulls the object away from its first place.
+    /// Position of the carrier after `seconds` of simulation, in metres. The carrier starts at the
+    /// origin, so this is also the displacement to which the spring pulls the object.
     pub path: fn(seconds: f64) -> [f64; 3],
     /// Attributes of the MJCF geom that is drawn for the carrier: `type`, `size` and `rgba`.
     pub geom: &'static str,
@@ -132,7 +133,7 @@ pub struct Carrier {
     pub height: f64,
 }
 
-/// A place on the floor with an orientation.
+/// A position on the floor with an orientation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pose {
     /// Centre, in metres.
@@ -163,8 +164,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns a group of `n` objects with the cost terms of their kind. `keepout` is the radius in metres that
-    /// is kept free around each object when places are drawn.
+    /// Returns a group of `n` objects with the cost terms of their kind. `keepout` is the radius in
+    /// metres that is kept free around each object when positions are drawn.
     pub fn new(n: usize, object: impl Object + 'static, keepout: f64) -> Self {
         Self { object: Arc::new(object), n, keepout, charged: true }
     }

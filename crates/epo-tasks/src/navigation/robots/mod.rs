@@ -1,7 +1,7 @@
 //! The robots, one file each.
 //!
-//! To add a published robot, describe it in a file of its own and name it in [`ROBOTS`]. A robot of your own is a
-//! `static` of type [`Robot`] that your [`NavigationTask`](super::NavigationTask) names.
+//! To add a published robot, describe it in its own file and add it to [`ROBOTS`]. Your own robot
+//! is a `static` of type [`Robot`] that your [`NavigationTask`](super::NavigationTask) refers to.
 
 mod car;
 mod point;

@@ -1,4 +1,5 @@
-//! Button: press the button that the goal marks; then another is drawn, possibly the same again.
+//! Button: press the button that the goal marks. Then a new button is drawn at random, possibly the
+//! same one.
 //!
 //! ```text
 //! reward  r_t = (d_{t−1} − d_t) + 1[the marked button is touched]     d: robot–goal distance in the plane, metres
