@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
 
 use crate::site::{Site, code, hashes, text};
 
@@ -142,4 +144,81 @@ fn runs_of_ray_are_those_of_a_local_sweep_with_and_without_a_storage() {
         .flat_map(|run| fs::read_dir(run.unwrap().path()).unwrap())
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Writes a program that is started on the nodes: a shell script that may end, and otherwise becomes `epo`.
+fn program(site: &Site, script: &str) -> String {
+    let program = site.dir.path().join("program");
+    let text = format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_epo"));
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    program.to_str().unwrap().to_owned()
+}
+
+/// Calls `epo sweep --on ray`.
+fn on_ray(site: &Site, args: &[&str]) -> Output {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/fake");
+    let mut command = site.command(&[&["--on", "ray"], args].concat());
+    command.env("PYTHONPATH", modules).output().unwrap()
+}
+
+/// Fails if a node that cannot make the runs ends the sweep although another node can, or gets task after task.
+#[test]
+fn a_bad_node_of_ray_costs_no_run_and_is_avoided() {
+    let site = Site::new("");
+    let bad = "[ \"$EPO_NODE\" = aaaaaaaa ] && echo \"$*\" >> taken && echo 'error: node aaaaaaaa cannot make the runs' && exit 69";
+    let late = format!("case \"$*\" in *check*) ;; *) {bad};; esac");
+    for (script, taken) in [(&*late, 2), (bad, 1)] {
+        let got = on_ray(&site, &["--quiet", "--jobs", "2", "--command", &program(&site, script)]);
+        let said = text(&got.stderr);
+        assert_eq!(code(&got), 0, "{}{said}", text(&got.stdout));
+        assert_eq!(
+            said.matches("node aaaaaaaa cannot make the runs; this command gives").count(),
+            1,
+            "{said}"
+        );
+        let tasks = fs::read_to_string(site.dir.path().join("taken")).unwrap();
+        assert!(tasks.lines().count() <= taken, "{tasks}");
+        assert_eq!(hashes(&site.out()).len(), 3);
+        fs::remove_dir_all(site.out()).unwrap();
+        fs::remove_file(site.dir.path().join("taken")).unwrap();
+    }
+    let all = program(&site, "echo 'error: there is no library' && exit 69");
+    let got = on_ray(&site, &["--command", &all]);
+    let said = text(&got.stderr);
+    assert!(code(&got) == 69 && said.contains("no run was started: there is no library"), "{said}");
+}
+
+/// Fails if a run that always loses its task ends the sweep, so that the other runs are never made.
+#[test]
+fn a_run_of_ray_that_used_up_its_retries_has_failed_and_the_others_go_on() {
+    let site = Site::new("");
+    let dies = program(&site, "case \"$*\" in *'--task 1 '*) echo x >> starts; kill -KILL $$;; esac");
+    let got = on_ray(&site, &["--quiet", "--json", "--retries", "2", "--command", &dies]);
+    let summary: Value =
+        serde_json::from_slice(&got.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&got.stderr)));
+    assert_eq!((code(&got), &summary["done"], &summary["failed"]), (1, &2.into(), &1.into()), "{summary}");
+    let run = &summary["runs"][1];
+    let message = run["message"].as_str().unwrap();
+    let want = "the run has not finished after 3 starts (--retries 2): the run was ended by signal 9 on node aaaaaaaa";
+    assert_eq!(message, want);
+    assert!(Path::new(run["log"].as_str().unwrap()).exists(), "{run}");
+    assert_eq!(fs::read_to_string(site.dir.path().join("starts")).unwrap().lines().count(), 3);
+    let got = on_ray(&site, &["--retry-failed"]);
+    assert_eq!((code(&got), hashes(&site.out()).len()), (0, 3), "{}", text(&got.stderr));
+}
+
+/// Fails if a run that fails before its first checkpoint gets lost on its way through the storage.
+#[test]
+fn a_run_that_fails_at_once_is_reported_through_a_storage() {
+    let site = Site::new("");
+    site.change_file("run.seed = [0, 1, 2]", "train.lr = [1e-3, 1e3]");
+    let got = on_ray(&site, &["--quiet", "--json", "--storage", "storage"]);
+    let summary: Value =
+        serde_json::from_slice(&got.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&got.stderr)));
+    assert_eq!((code(&got), &summary["done"], &summary["failed"]), (1, &1.into(), &1.into()), "{summary}");
+    let run = &summary["runs"][1];
+    assert!(run["exit_code"] == 5 && run["message"].as_str().unwrap().contains("is NaN"), "{run}");
+    let log = fs::read_to_string(site.dir.path().join(run["log"].as_str().unwrap())).unwrap();
+    assert!(log.contains("is NaN"), "{log}");
 }

@@ -81,11 +81,16 @@ impl Site {
         for (name, text) in
             [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)]
         {
-            let path = site.bin().join(name);
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            site.write_command(name, text);
         }
         site
+    }
+
+    /// Writes a command into the folder `bin`.
+    pub(crate) fn write_command(&self, name: &str, text: &str) {
+        let path = self.bin().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     /// Replaces a part of `sbatch`.

@@ -39,6 +39,36 @@ fn the_status_says_why_no_run_starts() {
     assert!(table.contains("| PartitionTimeLimit | 0 of 4 |"), "{table}");
 }
 
+/// Fails if Slurm's accounting knows how the task of an unfinished run ended, and the status does not say it.
+#[test]
+fn the_status_says_how_the_last_task_of_a_run_ended() {
+    let site = Site::with_slurm("");
+    site.leave_tasks_in_the_queue();
+    assert_eq!(code(&site.epo(&["--on", "slurm", "--detach"])), 0);
+    let sacct = "#!/bin/bash\necho \"sacct $*\" >> \"$(dirname \"$0\")/calls\"\n\
+                 echo '2_0|OUT_OF_MEMORY'; echo '2_1|CANCELLED by 0'; echo '2_[2]|PENDING'\n";
+    site.write_command("sacct", sacct);
+    assert!(site.json(&["--on", "slurm", "--status"]).1["runs"][0]["message"] == "Priority");
+    assert!(!site.calls().contains("sacct"), "all runs are in the queue: {}", site.calls());
+    for task in 0..3 {
+        fs::remove_file(site.bin().join(format!("queue/2.{task}"))).unwrap();
+    }
+    let (_, status) = site.json(&["--on", "slurm", "--status"]);
+    let messages: Vec<_> = (0..3).map(|run| status["runs"][run]["message"].as_str()).collect();
+    assert_eq!(
+        messages,
+        [Some("task 2_0 ended: OUT_OF_MEMORY"), Some("task 2_1 ended: CANCELLED by 0"), None],
+        "{status}"
+    );
+    assert!(site.calls().contains("--jobs=2\n"), "{}", site.calls());
+    let table = text(&site.epo(&["--on", "slurm", "--status"]).stdout);
+    assert!(table.contains("| task 2_0 ended: OUT_OF_MEMORY  | 0 of 4 |"), "{table}");
+    // a site without accounting
+    site.write_command("sacct", "#!/bin/bash\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n");
+    let (exit, status) = site.json(&["--on", "slurm", "--status"]);
+    assert!(exit == 0 && status["runs"][0]["message"].is_null(), "{status}");
+}
+
 /// Fails if the waiting command says that Slurm continues the runs although they were cancelled.
 #[test]
 fn a_command_that_waits_notices_a_cancel() {
