@@ -21,6 +21,7 @@ pub mod ray;
 pub mod slurm;
 pub mod task;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -89,6 +90,14 @@ pub trait Engine {
     /// If the engine does not answer.
     fn queue(&mut self, _plan: &Plan) -> Result<EngineQueue, EngineError> {
         Ok(EngineQueue::default())
+    }
+
+    /// Returns how the last task of runs ended, by the name of the run, as far as the engine knows. Default: nothing.
+    ///
+    /// # Errors
+    /// If the files of the engine cannot be read.
+    fn ended_tasks(&mut self, _plan: &Plan) -> Result<HashMap<String, String>, EngineError> {
+        Ok(HashMap::new())
     }
 
     /// Removes all runs of this folder from the queue and stops those that are running, which save first.

@@ -1,5 +1,6 @@
 //! `epo sweep --status`
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ pub(crate) fn print(plan: &Plan, engine: &mut dyn Engine, json: bool, watch: boo
     let mut reader = StatusReader::open(&plan.dir, &plan.runs).context("the sweep cannot be read")?;
     let stop = epo_lab::stop::on_signals().context("cannot listen for signals")?;
     let mut last = None;
+    let (mut asked, mut ends) = (Vec::new(), HashMap::new());
     loop {
         let queue = match engine.queue(plan) {
             // a controller that restarts does not end --watch
@@ -31,7 +33,15 @@ pub(crate) fn print(plan: &Plan, engine: &mut dyn Engine, json: bool, watch: boo
             }
             queue => queue?,
         };
-        let status = reader.read(&queue).context("the sweep cannot be read")?;
+        let mut status = reader.read(&queue).context("the sweep cannot be read")?;
+        let pending = status.runs.iter().filter(|run| run.state == PlannedState::Pending);
+        let ids: Vec<String> = pending.map(|run| run.id.clone()).collect();
+        if ids != asked {
+            (asked, ends) = (ids, engine.ended_tasks(plan)?); // not at every look: it is more work for the engine
+        }
+        for run in status.runs.iter_mut().filter(|run| run.state == PlannedState::Pending) {
+            run.message = ends.get(&run.id).cloned();
+        }
         if last.as_ref() != Some(&status) {
             if watch && std::io::stdout().is_terminal() && !json {
                 output::print("\x1b[2J\x1b[H")?; // clear the screen
@@ -73,7 +83,7 @@ fn text(status: &Status) -> String {
     let row = |run: &&epo_lab::sweep::RunStatus| {
         let state = format!("{:?}", run.state).to_lowercase();
         let epoch = format!("{} of {}", run.epoch, run.epochs);
-        let reason = run.message.clone().filter(|_| run.state == PlannedState::Queued);
+        let reason = run.message.clone().filter(|_| run.state != PlannedState::Failed);
         [run.id.clone(), state, run.engine_id.clone().unwrap_or_default(), reason.unwrap_or_default(), epoch]
     };
     let rows: Vec<_> = [header].into_iter().chain(runs.iter().take(MOST_ROWS).map(row)).collect();

@@ -25,7 +25,7 @@ run.algo = ["epo", "ppo-lag"]
 run.seed = {seeds}
 """
 TUNE = SMALL + """[tune]
-method = "tpe"
+method = "{method}"
 trials = 8
 batch = 4
 seeds = [0, 1]
@@ -113,28 +113,29 @@ def trials(summary):
     return [({key: trial[key] for key in keep}, runs(trial)) for trial in json.loads(summary)["trials"]]
 
 
-def search(epo, root, more, disturb, tables=""):
+def search(epo, root, method, more, wait_for_work, tables=""):
     """Makes a search with `epo tune` here, and on an engine where it is killed once, and compares the trials.
 
-    `disturb` gets the process that drives the second search, and returns after it has killed it. `tables` is appended to
-    the file of the search.
+    `wait_for_work` gets the folder of the second search, and returns when runs are at work. `tables` is appended to the
+    file of the search.
     """
-    file = root / "search.toml"
-    file.write_text(TUNE.format(steps=16000, rung=6000) + tables)
-    here = subprocess.run([epo, "tune", str(file), "--out", str(root / "search-local"), "--jobs", "2", "--json", "--quiet"],
+    file, out = root / "search.toml", root / f"search-{method}"
+    file.write_text(TUNE.format(steps=16000, rung=6000, method=method) + tables)
+    here = subprocess.run([epo, "tune", str(file), "--out", f"{out}-local", "--jobs", "2", "--json", "--quiet"],
                           capture_output=True, text=True)
-    expect(here, "tune, local")
-    command = [epo, "tune", str(file), "--out", str(root / "search"), "--json", "--quiet", *more]
+    expect(here, f"tune, {method}, local")
+    command = [epo, "tune", str(file), "--out", str(out), "--json", "--quiet", *more]
     begun = time.monotonic()
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    disturb(first)
+    wait_for_work(out)
+    first.kill()
     first.communicate()
     assert first.returncode != 0, "the search ended before it was killed"
     again = subprocess.run(command, capture_output=True, text=True)
-    expect(again, "tune, continued")
+    expect(again, f"tune, {method}, continued")
     want, got = trials(here.stdout), trials(again.stdout)
     assert got == want, f"the trials differ:\n{got}\n{want}"
     states = [trial["state"] for trial, _ in want]
     assert states.count("stopped") >= 2 and states.count("finished") >= 2, states
-    print(f"epo tune, killed and continued: {len(want)} trials with the hashes of the local search, "
+    print(f"epo tune, {method}, killed and continued: {len(want)} trials with the hashes of the local search, "
           f"{states.count('finished')} continued after the first rung, {time.monotonic() - begun:.0f} s", flush=True)

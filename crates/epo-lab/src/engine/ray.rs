@@ -12,93 +12,39 @@
 //! ```
 //! Without a storage, the nodes share the folder of the sweep. With a storage, run folders are transferred
 //! through it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `options.rs` | the table `[ray]` of a sweep file |
+//! | `board.rs` | what the driver has reported, and what is shown |
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+mod board;
+mod options;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::json;
-use toml::Table;
 
-use super::task::{TaskFolder, TaskSettings};
-use super::{
-    Engine, EngineError, Key, Plan, make_next_folder, next_folder, open_places, or_discard, read_table,
-};
-use crate::sweep::{
-    EngineQueue, EngineTask, Overview, Places, PlannedRun, RunOutcome, Running, StatusReader, at, last_lines,
-};
+use self::board::{Board, RUNNING, running};
+pub use self::options::RayOptions;
+use super::task::{TaskFolder, TaskSettings, used_up};
+use super::{Engine, EngineError, Plan, make_next_folder, next_folder, open_places, or_discard};
+use crate::sweep::{EngineQueue, Overview, Places, PlannedRun, RunOutcome, StatusReader, at, last_lines};
 
-/// File in the folder of a submission that lists the runs in execution; rewritten about once per second.
-const RUNNING: &str = "running.json";
-/// Time after which a driver that rewrites no [`RUNNING`] counts as dead.
-const SILENT: Duration = Duration::from_secs(60);
 const DRIVER: &str = include_str!("ray_driver.py");
-
-/// Requirements of the runs on a Ray cluster. The table `[ray]` of a sweep file has these keys.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RayOptions {
-    /// Address of the cluster, such as `10.0.0.1:6379`. Default: the environment variable `RAY_ADDRESS`, otherwise a
-    /// cluster on this machine.
-    pub address: Option<String>,
-    /// Path or URL (as `fsspec` opens it) through which run folders are transferred. Default: none; the nodes
-    /// share the folder.
-    pub storage: Option<String>,
-    /// Number of cores of a run. Default: 1.
-    pub cpus: u32,
-    /// Maximum number of runs at the same time. Default: as many as the cluster has cores for.
-    pub at_once: Option<u32>,
-    /// Maximum number of times that a run is started again after the loss of its node or an interruption. Default: 20.
-    pub retries: u32,
-    /// Interval, in seconds, at which new checkpoints are copied to the storage. Default: 10.
-    pub sync: u32,
-    /// Ray's `runtime_env`, such as `{ pip = ["epo"] }`. Default: none.
-    pub runtime_env: Table,
-    /// Python interpreter that has Ray. Default: the one that runs this program, otherwise `python3`.
-    pub python: Option<String>,
-}
-
-impl Default for RayOptions {
-    fn default() -> Self {
-        Self {
-            address: None,
-            storage: None,
-            cpus: 1,
-            at_once: None,
-            retries: 20,
-            sync: 10,
-            runtime_env: Table::new(),
-            python: None,
-        }
-    }
-}
-
-impl RayOptions {
-    /// Keys of the table `[ray]`.
-    const KEYS: &[Key<Self>] = &[
-        ("address", |to, value| value.text().map(|v| to.address = Some(v))),
-        ("storage", |to, value| value.text().map(|v| to.storage = Some(v))),
-        ("cpus", |to, value| value.number(1).map(|v| to.cpus = v)),
-        ("at_once", |to, value| value.number(1).map(|v| to.at_once = Some(v))),
-        ("retries", |to, value| value.number(0).map(|v| to.retries = v)),
-        ("sync", |to, value| value.number(1).map(|v| to.sync = v)),
-        ("runtime_env", |to, value| value.table().map(|v| to.runtime_env = v)),
-        ("python", |to, value| value.text().map(|v| to.python = Some(v))),
-    ];
-
-    /// Reads the table `[ray]` of a sweep file.
-    ///
-    /// # Errors
-    /// [`EngineError::Usage`] if a key does not exist or has a wrong value.
-    pub fn from_table(table: &Table) -> Result<Self, EngineError> {
-        read_table("ray", Self::KEYS, table)
-    }
-}
+/// File in the folder of a submission with the messages of Ray.
+const LOG: &str = "driver.txt";
+/// Interval at which a driver is asked for events.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Executes runs on a Ray cluster. If `stop` is set, the runs save and end.
 #[derive(Clone, Debug)]
@@ -115,12 +61,14 @@ pub struct Ray {
 }
 
 /// A report of the driver. Each is one JSON document per line.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, PartialEq, serde::Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Event {
     Ready { nodes: usize, cpus: f64 },
     Progress { runs: BTreeMap<String, (String, u64)>, running: Vec<String> },
     Ended { task: usize },
+    Lost { task: usize, message: String },
+    News { message: String },
     Warning { message: String },
     Error { kind: String, message: String },
 }
@@ -167,99 +115,32 @@ impl Ray {
         }
         let folder = make_next_folder(plan, "ray")?;
         self.write(plan, &places, &open, &folder)?;
-        let log = folder.join("driver.txt");
-        let mut child = Command::new(&self.python)
-            .arg(folder.join("driver.py"))
-            .arg(&folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).map_err(at(&log))?)
-            .env("RAY_DEDUP_LOGS", "0")
-            .spawn()
-            .inspect_err(|_| drop(fs::remove_dir_all(&folder)))
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::NotFound => EngineError::Unavailable(format!(
-                    "there is no `{}`: `--on ray` needs a Python with the package ray (set ray.python in the sweep file)",
-                    self.python.display()
-                )),
-                _ => io::Error::new(e.kind(), format!("cannot start `{}`: {e}", self.python.display())).into(),
-            })?;
-        let (sender, events) = mpsc::channel();
-        let stdout = child.stdout.take();
-        let reading = std::thread::spawn(move || {
-            for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
-                // other lines are output of Ray
-                if let Ok(event) = serde_json::from_str::<Event>(&line)
-                    && sender.send(event).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        let mut board =
-            Board { steps: HashMap::new(), begun: HashMap::new(), running: Vec::new(), note: String::new() };
-        let (mut asked, mut ready, mut failure) = (false, false, None);
+        let mut driver = Driver::start(&self.python, &folder)?;
+        let mut session = Session::new(&folder, &open, self.options.retries);
+        let mut asked = false;
         let status = loop {
             if stop.load(Relaxed) && !asked {
                 asked = true;
-                crate::sweep::terminate(&child);
+                crate::sweep::terminate(&driver.child);
             }
-            loop {
-                match events.recv_timeout(Duration::from_millis(200)) {
-                    Ok(Event::Ready { nodes, cpus }) => {
-                        ready = true;
-                        board.note = format!("Ray has {nodes} nodes with {cpus} cores")
-                    }
-                    Ok(Event::Progress { runs, running }) => {
-                        board.tell(runs, running);
-                        let _ = board.write(&folder); // only `--status` reads it
-                    }
-                    Ok(Event::Warning { message }) => board.note = message,
-                    Ok(Event::Ended { task }) => {
-                        if let Some(&index) = open.get(task) {
-                            let _ = reader.outcome(index); // read again at the end
-                        }
-                    }
-                    Ok(Event::Error { kind, message }) => failure = Some((kind, message)),
-                    Err(_) => break,
-                }
+            for event in driver.next_events() {
+                session.handle(event, &mut reader)?;
             }
-            observe(&Overview { stopping: asked, ..board.overview(plan, &reader) });
-            if let Some(status) = child.try_wait()? {
+            let news = std::mem::take(&mut session.news);
+            observe(&Overview { stopping: asked, news, ..session.board.overview(plan, &reader) });
+            if let Some(status) = driver.child.try_wait()? {
                 break status;
             }
         };
-        let _ = reading.join();
-        let _ = fs::remove_file(folder.join(RUNNING));
-        for event in events.try_iter() {
-            if let Event::Error { kind, message } = event {
-                failure = Some((kind, message));
-            }
+        for event in driver.last_events() {
+            session.handle(event, &mut reader)?;
         }
+        let _ = fs::remove_file(folder.join(RUNNING));
         for &index in &open {
             reader.outcome(index)?;
         }
-        match failure {
-            _ if asked => {}
-            Some((kind, message)) => {
-                if !ready && kind != "failed" {
-                    let _ = fs::remove_dir_all(&folder); // the message says all
-                }
-                return Err(match kind.as_str() {
-                    "unavailable" => EngineError::Unavailable(message),
-                    "usage" => EngineError::Usage(message),
-                    "io" => io::Error::other(message).into(),
-                    _ => EngineError::Refused(message),
-                });
-            }
-            None if !status.success() => {
-                let said = last_lines(&log);
-                return Err(EngineError::Refused(format!(
-                    "the Ray driver ended with {status}: {said} (log: {})",
-                    log.display()
-                )));
-            }
-            None => {}
+        if !asked {
+            session.result(status)?;
         }
         Ok(reader.finish()?)
     }
@@ -319,94 +200,138 @@ impl Ray {
     }
 }
 
-/// Returns the runs that a driver says it is executing; none if it has said nothing for [`SILENT`].
-fn running(folder: &Path) -> HashMap<String, EngineTask> {
-    let path = folder.join(RUNNING);
-    let age = fs::metadata(&path).and_then(|data| data.modified()).map(|at| at.elapsed().unwrap_or_default());
-    if age.is_ok_and(|age| age > SILENT) {
-        return HashMap::new(); // a time in the future is a difference between two clocks
-    }
-    let text = epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES).unwrap_or_default();
-    let runs: HashMap<String, Option<u64>> = serde_json::from_str(&text).unwrap_or_default();
-    // a task that has reported nothing yet waits for a core
-    let task = |steps: Option<u64>| EngineTask { running: steps.is_some(), steps, ..EngineTask::default() };
-    runs.into_iter().map(|(id, steps)| (id, task(steps))).collect()
+/// The process of the driver, and its output.
+struct Driver {
+    child: Child,
+    events: Receiver<Event>,
+    reading: JoinHandle<()>,
 }
 
-/// The reports of the driver so far.
-struct Board {
-    /// Newest number of steps by run, and when it was reported.
-    steps: HashMap<String, (u64, Instant)>,
-    /// First number of steps by run, and when it was reported.
-    begun: HashMap<String, (u64, Instant)>,
-    running: Vec<String>,
-    note: String,
-}
-
-impl Board {
-    fn tell(&mut self, runs: BTreeMap<String, (String, u64)>, running: Vec<String>) {
-        for (id, (_, steps)) in runs {
-            let now = (steps, Instant::now());
-            self.begun.entry(id.clone()).or_insert(now);
-            self.steps.insert(id, now);
-        }
-        self.running = running;
+impl Driver {
+    /// Starts the driver of a submission.
+    fn start(python: &OsStr, folder: &Path) -> Result<Self, EngineError> {
+        let log = folder.join(LOG);
+        let mut child = Command::new(python)
+            .arg(folder.join("driver.py"))
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).map_err(at(&log))?)
+            .env("RAY_DEDUP_LOGS", "0")
+            .spawn()
+            .inspect_err(|_| drop(fs::remove_dir_all(folder)))
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => EngineError::Unavailable(format!(
+                    "there is no `{}`: `--on ray` needs a Python with the package ray (set ray.python in the sweep file)",
+                    python.display()
+                )),
+                _ => io::Error::new(e.kind(), format!("cannot start `{}`: {e}", python.display())).into(),
+            })?;
+        let (sender, events) = mpsc::channel();
+        let stdout = child.stdout.take();
+        let reading = std::thread::spawn(move || {
+            for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+                // other lines are output of Ray
+                if let Ok(event) = serde_json::from_str::<Event>(&line)
+                    && sender.send(event).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, events, reading })
     }
 
-    /// Writes the running runs for `--status`, each with its steps if they are known.
-    fn write(&self, folder: &Path) -> io::Result<()> {
-        let steps = |id: &String| self.steps.get(id).map(|(steps, _)| *steps);
-        let runs: BTreeMap<&String, Option<u64>> = self.running.iter().map(|id| (id, steps(id))).collect();
-        let (part, path) = (folder.join(".running"), folder.join(RUNNING));
-        fs::write(&part, serde_json::to_string(&runs)?).map_err(at(&part))?;
-        fs::rename(&part, &path).map_err(at(&path))
+    /// Returns the events that have arrived; waits for [`PAUSE`] if there are none.
+    fn next_events(&self) -> Vec<Event> {
+        let first = self.events.recv_timeout(PAUSE);
+        if first == Err(RecvTimeoutError::Disconnected) {
+            std::thread::sleep(PAUSE); // the driver is about to end
+        }
+        first.into_iter().chain(self.events.try_iter()).collect()
     }
 
-    fn overview(&self, plan: &Plan, reader: &StatusReader<'_>) -> Overview {
-        let mut overview =
-            Overview { total: plan.runs.len(), note: self.note.clone(), ..Overview::default() };
-        (overview.done, overview.failed) = reader.counts();
-        let plans: HashMap<&str, &PlannedRun> = plan.runs.iter().map(|run| (run.id.as_str(), run)).collect();
-        for id in &self.running {
-            let Some(run) = plans.get(id.as_str()) else { continue };
-            // a task that has reported nothing yet waits for a core
-            let Some(&(steps, at)) = self.steps.get(id) else {
-                overview.queued += 1;
-                continue;
-            };
-            let (first, since) = self.begun.get(id).copied().unwrap_or((steps, at));
-            let seconds = at.duration_since(since).as_secs_f64();
-            let speed = (steps > first && seconds > 0.0).then(|| (steps - first) as f64 / seconds);
-            overview.running.push(Running {
-                label: run.label(),
-                steps,
-                of: run.goal(),
-                steps_per_second: speed,
-            });
-        }
-        let ended = overview.done + overview.failed + overview.queued + overview.running.len();
-        overview.queued += overview.total.saturating_sub(ended);
-        overview
+    /// Returns the events that were not read before the driver ended.
+    fn last_events(self) -> Vec<Event> {
+        let _ = self.reading.join();
+        self.events.try_iter().collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
+/// What the events of a driver mean for the sweep.
+struct Session<'a> {
+    folder: &'a Path,
+    /// The run of each task.
+    open: &'a [usize],
+    retries: u32,
+    board: Board,
+    /// Messages that have not been shown.
+    news: Vec<String>,
+    /// Whether the driver has reached the cluster.
+    ready: bool,
+    /// Kind and message of the error that ended the driver.
+    failure: Option<(String, String)>,
+}
 
-    use super::*;
+impl<'a> Session<'a> {
+    fn new(folder: &'a Path, open: &'a [usize], retries: u32) -> Self {
+        Self { folder, open, retries, board: Board::default(), news: Vec::new(), ready: false, failure: None }
+    }
 
-    /// Fails if a clock that is ahead hides the runs of a driver, or if a dead driver seems to execute runs.
-    #[test]
-    fn runs_of_a_driver_are_shown_until_it_is_silent() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(running(dir.path()).is_empty());
-        let file = File::create(dir.path().join(RUNNING)).unwrap();
-        fs::write(dir.path().join(RUNNING), r#"{"a": 400, "b": null}"#).unwrap();
-        let now = SystemTime::now();
-        for (time, count) in [(now, 2), (now + SILENT * 2, 2), (now - SILENT * 2, 0)] {
-            file.set_modified(time).unwrap();
-            assert_eq!(running(dir.path()).len(), count, "{time:?}");
+    fn handle(&mut self, event: Event, reader: &mut StatusReader<'_>) -> io::Result<()> {
+        match event {
+            Event::Ready { nodes, cpus } => {
+                self.ready = true;
+                self.board.note = format!("Ray has {nodes} nodes with {cpus} cores");
+            }
+            Event::Progress { runs, running } => {
+                self.board.tell(runs, running);
+                let _ = self.board.write(self.folder); // only `--status` reads it
+            }
+            Event::Ended { task } => {
+                if let Some(&index) = self.open.get(task) {
+                    let _ = reader.outcome(index); // read again at the end
+                }
+            }
+            Event::Lost { task, message } => self.lost(task, &message, reader)?,
+            Event::News { message } => self.news.push(message),
+            Event::Warning { message } => self.board.note = message,
+            Event::Error { kind, message } => self.failure = Some((kind, message)),
         }
+        Ok(())
+    }
+
+    /// Records that the run of a task has used up its retries.
+    fn lost(&self, task: usize, message: &str, reader: &mut StatusReader<'_>) -> io::Result<()> {
+        let (Some(&index), Some(why)) =
+            (self.open.get(task), used_up(self.retries.saturating_add(1), self.retries))
+        else {
+            return Ok(());
+        };
+        reader.give_up(index, format!("{why}: {message}"), Some(self.folder.join(LOG)))
+    }
+
+    /// Returns the error that ended the driver, if there was one.
+    fn result(self, status: ExitStatus) -> Result<(), EngineError> {
+        let Some((kind, message)) = self.failure else {
+            if status.success() {
+                return Ok(());
+            }
+            let log = self.folder.join(LOG);
+            let said = last_lines(&log);
+            return Err(EngineError::Refused(format!(
+                "the Ray driver ended with {status}: {said} (log: {})",
+                log.display()
+            )));
+        };
+        if !self.ready && kind != "failed" {
+            let _ = fs::remove_dir_all(self.folder); // the message says all
+        }
+        Err(match kind.as_str() {
+            "unavailable" => EngineError::Unavailable(message),
+            "usage" => EngineError::Usage(message),
+            "io" => io::Error::other(message).into(),
+            _ => EngineError::Refused(message),
+        })
     }
 }

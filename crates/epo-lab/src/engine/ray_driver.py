@@ -6,8 +6,10 @@ The folder has tasks-*.jsonl (one task per line, each a list of runs) and ray.js
 JSON document per line:
 
     {"event": "ready", "nodes": 3, "cpus": 6}
-    {"event": "progress", "runs": {"<run>": ["<node>", <steps>]}}
+    {"event": "progress", "runs": {"<run>": ["<node>", <steps>]}, "running": ["<run>"]}
     {"event": "ended", "task": 0}
+    {"event": "lost", "task": 0, "message": "…"}                the retries of the task are used up
+    {"event": "news", "message": "…"}                           shown once; a "warning" is shown until the next one
     {"event": "error", "kind": "unavailable", "message": "…"}   then the program ends
 
 Without a storage the nodes work in the folder of the sweep, which they share. With a storage a node works in a folder
@@ -15,6 +17,7 @@ of its own. It puts the run folder into the storage after each checkpoint, and t
 driver takes finished runs out of the storage.
 """
 
+import collections
 import glob
 import hashlib
 import io
@@ -33,6 +36,9 @@ import time
 
 LATE = 75  # exit code: saved and not finished
 NOT_HERE = 69  # exit code: this machine cannot make the runs
+# exceptions of a task that Ray tries again
+LOST = ("Late", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError")
+MOST_CHECKS = 3  # maximum number of nodes that are checked before the first run
 
 
 class Path:
@@ -137,11 +143,12 @@ def open_storage(address):
     return Fsspec(address) if "://" in address else Path(address)
 
 
-def pack(sweep, run, part=""):
+def pack(sweep, run, part="", ended=False):
     """Returns number of epochs and tar archive of a run, or None before its first checkpoint.
 
-    `part` is the subfolder of the run in a sharded sweep; the archive does not have it. The checkpoint is read
-    first: the records that are read after it are at least as long as it states.
+    A run that has ended is archived even without a checkpoint: it has failed before the first one. `part` is the
+    subfolder of the run in a sharded sweep; the archive does not have it. The checkpoint is read first: the records that
+    are read after it are at least as long as it states.
     """
     runs, journals = os.path.join(sweep, "runs", part), os.path.join(sweep, "journal", part)
     for _ in range(20):
@@ -151,19 +158,20 @@ def pack(sweep, run, part=""):
             checkpoints = os.path.join(folder, "checkpoint")
             if os.path.isdir(checkpoints):
                 saved = sorted(name for name in os.listdir(checkpoints) if re.fullmatch(r"\d+", name))
-        if not saved:
+        if not saved and not ended:
             return None
-        folder = folders[0]
+        newest = saved[-1] if saved else None
+        first = [os.path.join(folders[0], "checkpoint", newest)] if newest else []
         out = io.BytesIO()
         try:
             with tarfile.open(fileobj=out, mode="w") as archive:
-                for path in [os.path.join(folder, "checkpoint", saved[-1]), folder]:
-                    add(archive, path, "runs", runs, checkpoint=saved[-1])
+                for path in first + folders[:1]:
+                    add(archive, path, "runs", runs, checkpoint=newest)
                 add(archive, os.path.join(journals, run), "journal", journals)
         except FileNotFoundError:  # a checkpoint was replaced meanwhile
             time.sleep(0.05)
             continue
-        return int(saved[-1]), out.getvalue()
+        return int(newest or 0), out.getvalue()
     return None
 
 
@@ -218,10 +226,6 @@ class Late(Exception):
     """The run was saved and is not finished: it is started again."""
 
 
-class NotHere(Exception):
-    """The node cannot make the run."""
-
-
 class NotStored(Exception):
     """The storage does not accept the run. The run is not started again, because its results could not be stored."""
 
@@ -237,14 +241,11 @@ def end_with_parent():
 
 
 def execute(task, number, settings, board):
-    """Runs on a node: makes the runs of one task and returns the exit code of `epo work` and its last output."""
-    node = socket.gethostname()
-    try:
-        import ray
+    """Runs on a node: makes the runs of one task. Returns the exit code of `epo work`, its last output and the node."""
+    import ray
 
-        node = ray.get_runtime_context().get_node_id()[:8]
-    except Exception:
-        pass
+    node = ray.get_runtime_context().get_node_id()
+    name = node[:8]
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # a Ray that was started in the background of a shell ignores SIGINT, and then a task cannot be cancelled
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -267,17 +268,17 @@ def execute(task, number, settings, board):
         wanted = "check" if number is None else str(0 if storage else number)
         program = settings["program"] or [sys.executable, "-m", "epo"]
         command = [*program, "work", tasks, "--task", wanted, "--cpus", str(settings["cpus"])]
-        env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": node}
+        env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": name}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         try:
             child = subprocess.Popen(command, env=env, preexec_fn=end_with_parent, **pipes)
         except OSError as error:
-            raise NotHere(f"node {node} cannot start `{program[0]}`: {error}") from None
+            return NOT_HERE, f"node {name} cannot start `{program[0]}`: {error}", node
         said = []
         reader = threading.Thread(target=lambda: said.extend(child.stdout), daemon=True)
         reader.start()
         try:
-            watch(child, task, sweep, storage, settings, board, node)
+            watch(child, task, sweep, storage, settings, board, name)
         except BaseException:  # cancelled: let the run save
             child.terminate()
             child.wait()
@@ -287,12 +288,14 @@ def execute(task, number, settings, board):
                 for run in task:
                     store(storage, sweep, run["id"], ended=child.poll() in (0, 1))
         reader.join(5)
-        text = " / ".join(line.strip() for line in said[-3:])
-        if child.returncode == LATE:
-            raise Late(f"the run was interrupted on node {node}: {text}")
-        if child.returncode == NOT_HERE or child.returncode < 0 or child.returncode in (126, 127):
-            raise NotHere(text.removeprefix("error: ") or f"`{program[0]}` ended with {child.returncode} on node {node}")
-        return child.returncode, text
+        text = " / ".join(line.strip() for line in said[-3:]).removeprefix("error: ")
+        code = child.returncode
+        if code == LATE or code < 0:  # a negative number is that of a signal
+            how = "was interrupted" if code == LATE else f"was ended by signal {-code}"
+            raise Late(f"the run {how} on node {name}" + (f": {text}" if text else ""))
+        if code in (126, 127):  # of a shell that cannot start the program
+            return NOT_HERE, f"node {name} cannot start `{program[0]}`: {text}", node
+        return code, text, node
     finally:
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -335,7 +338,7 @@ def store(storage, sweep, run, ended):
 
 def save(storage, sweep, run, after=-1, ended=False):
     """Puts a run into the storage, if it has a newer checkpoint, and removes older archives. Returns its epoch."""
-    packed = pack(sweep, run)
+    packed = pack(sweep, run, ended=ended)
     if packed is None:
         return after
     epoch, data = packed
@@ -376,9 +379,10 @@ def arrive(storage, run, settings):
             os.rename(folder, os.path.join(parent, run))
         journal = os.path.join(settings["dir"], "journal", part, run)
         os.makedirs(journal, exist_ok=True)
-        files = os.listdir(os.path.join(work, "journal", run))
+        came = os.path.join(work, "journal", run)
+        files = os.listdir(came) if os.path.isdir(came) else []
         for name in sorted(files, key=lambda name: name in ("done.json", "failed.json")):
-            os.replace(os.path.join(work, "journal", run, name), os.path.join(journal, name))
+            os.replace(os.path.join(came, name), os.path.join(journal, name))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     storage.clear(run)
@@ -435,106 +439,174 @@ def connect(settings):
     return ray
 
 
-def drive(folder):
-    with open(os.path.join(folder, "ray.json")) as file:
-        settings = json.load(file)
-    tasks = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "tasks-*.jsonl"))):
-        with open(path) as file:
-            tasks += [json.loads(line) for line in file]
-    stop = threading.Event()
-    storage = None
-    if settings["storage"]:
-        try:
-            storage = open_storage(settings["storage"])
-            storage.put(".write", bytes(1 << 20))  # a full storage takes an empty file
-            storage.remove(".write")
-            stored = storage.runs()
-        except ImportError as error:
-            raise Fail("unavailable", f"the storage {settings['storage']} needs a Python package: {error}") from None
-        except ValueError as error:  # fsspec does not know the protocol
-            raise Fail("usage", f"the storage {settings['storage']} cannot be opened: {error}") from None
-        except Exception as error:
-            raise Fail("io", f"the storage {settings['storage']} cannot be written: {error}") from None
-    ray = connect(settings)
-    # not earlier: Ray sets handlers that end the driver, and its tasks with it, before their runs are saved
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
-    emit("ready", nodes=len(nodes), cpus=sum(nodes))
-    cpus = settings["cpus"]
-    if any(nodes) and max(nodes) < cpus:
-        raise Fail("refused", f"no node of the Ray cluster has {cpus} cores; the largest has {max(nodes):g} (--cpus)")
+class Driver:
+    """Gives the tasks of a folder to Ray and handles their results."""
 
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
-    make = ray.remote(num_cpus=cpus, max_retries=settings["retries"], retry_exceptions=[Late, NotHere])(execute)
+    def __init__(self, folder):
+        with open(os.path.join(folder, "ray.json")) as file:
+            self.settings = json.load(file)
+        self.tasks = []
+        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "tasks-*.jsonl"))):
+            with open(path) as file:
+                self.tasks += [json.loads(line) for line in file]
+        self.stop = threading.Event()
+        self.storage, self.stored = None, set()
+        self.waiting, self.running = list(range(len(self.tasks)))[::-1], {}
+        self.bad = {}  # nodes that cannot make the runs, each with the reason
+        self.turned_away = collections.Counter()  # by task: how often a node could not make its runs
+        self.problem = None  # ends the sweep as soon as the running tasks have saved
+        self.asked = None  # when the running tasks were asked to save
 
-    # one node is asked first, before a thousand tasks fail
-    check = make.options(name="epo-check", max_retries=2).remote(tasks[0], None, settings, None)
-    while not ray.wait([check], timeout=1)[0]:
-        if stop.is_set():
-            ray.cancel(check, force=True)
+    def drive(self):
+        if self.settings["storage"]:
+            self.open_storage()
+        self.ray = ray = connect(self.settings)
+        # not earlier: Ray sets handlers that end the driver, and its tasks with it, before their runs are saved
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        emit("ready", nodes=len(nodes), cpus=sum(nodes))
+        cpus = self.settings["cpus"]
+        if any(nodes) and max(nodes) < cpus:
+            raise Fail("refused", f"no node of the Ray cluster has {cpus} cores; the largest has {max(nodes):g} (--cpus)")
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        self.board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self.make = ray.remote(num_cpus=cpus, max_retries=self.settings["retries"], retry_exceptions=[Late])(execute)
+        if not self.check():
             return
-    try:
-        code, said = ray.get(check)
-    except Exception as error:
-        raise Fail("unavailable", f"the check of a node failed, so no run was started: {reason(error)}") from None
-    if code != 0:
+        window = self.settings["at_once"] or 1000
+        while self.running or (self.waiting and not self.halted()):
+            while self.waiting and len(self.running) < window and not self.halted():
+                self.submit(self.waiting.pop())
+            if self.halted():
+                self.cancel()
+            if self.running:
+                for ref in ray.wait(list(self.running), timeout=1)[0]:
+                    self.handle(ref)
+            self.report()
+        if self.problem is not None:
+            raise self.problem
+
+    def halted(self):
+        return self.stop.is_set() or self.problem is not None
+
+    def open_storage(self):
+        address = self.settings["storage"]
+        try:
+            self.storage = open_storage(address)
+            self.storage.put(".write", bytes(1 << 20))  # a full storage takes an empty file
+            self.storage.remove(".write")
+            self.stored = self.storage.runs()
+        except ImportError as error:
+            raise Fail("unavailable", f"the storage {address} needs a Python package: {error}") from None
+        except ValueError as error:  # fsspec does not know the protocol
+            raise Fail("usage", f"the storage {address} cannot be opened: {error}") from None
+        except Exception as error:
+            raise Fail("io", f"the storage {address} cannot be written: {error}") from None
+
+    def on_good_nodes(self, **options):
+        """Returns the remote function, for nodes that are not known to be bad."""
+        if self.bad:
+            try:
+                return self.make.options(label_selector={"ray.io/node-id": f"!in({','.join(self.bad)})"}, **options)
+            except (TypeError, ValueError):  # an older Ray cannot select nodes; `turned_away` ends the attempts
+                pass
+        return self.make.options(**options)
+
+    def exclude(self, node, why):
+        """Notes a node that cannot make the runs. Returns whether another node may be able to."""
+        if node not in self.bad:
+            self.bad[node] = why
+            emit("news", message=f"{why}; this command gives the node no further run")
+        large = (node for node in self.ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= self.settings["cpus"])
+        return any(node["NodeID"] not in self.bad for node in large)
+
+    def check(self):
+        """Asks a node whether it can make the runs, before a thousand tasks fail. Returns false if the user stops."""
+        for _ in range(MOST_CHECKS):
+            check = self.on_good_nodes(name="epo-check", max_retries=2).remote(self.tasks[0], None, self.settings, None)
+            while not self.ray.wait([check], timeout=1)[0]:
+                if self.stop.is_set():
+                    self.ray.cancel(check, force=True)
+                    return False
+            try:
+                code, said, node = self.ray.get(check)
+            except Exception as error:
+                code, said = None, reason(error)
+            if code == 0:
+                return True
+            if code != NOT_HERE or not self.exclude(node, said):
+                break
         raise Fail("unavailable", f"the check of a node failed, so no run was started: {said}")
 
-    window = settings["at_once"] or 1000
-    waiting, running = list(range(len(tasks)))[::-1], {}
-    problem, asked = None, None
-    while (waiting and not stop.is_set() and problem is None) or running:
-        while waiting and len(running) < window and not stop.is_set() and problem is None:
-            number = waiting.pop()
-            name = tasks[number][0]["id"]
-            try:
-                for run in tasks[number] if storage else []:
-                    if run["id"] in stored:  # an earlier driver may have ended before it took the run out
-                        arrive(storage, run["id"], settings)
-                    offer(storage, run["id"], settings)
-            except Exception as error:
-                problem = Fail("io", f"the storage does not take {name}: {error}")
-                break
-            running[make.options(name=name).remote(tasks[number], number, settings, board)] = number
-        if not running:
-            break
-        # raises KeyboardInterrupt in the task, which lets the run save; a second one would disturb that
-        if (stop.is_set() or problem is not None) and (asked is None or time.monotonic() > asked + 120):
-            asked = time.monotonic()
-            for ref in running:
-                ray.cancel(ref)
-        done, _ = ray.wait(list(running), timeout=1)
-        for ref in done:
-            number = running.pop(ref)
-            try:
-                code, said = ray.get(ref)
-            except Exception as error:
-                if stop.is_set() or problem is not None:
-                    continue
-                kind = "io" if "NotStored" in type(error).__name__ else "unavailable"
-                problem = Fail(kind, f"{tasks[number][0]['id']}: {reason(error)}")
-                continue
-            if storage:
-                for run in tasks[number]:
-                    try:
-                        arrive(storage, run["id"], settings)
-                    except OSError as error:
-                        problem = Fail("io", f"{run['id']} cannot be taken out of the storage: {error}")
-            if code not in (0, 1) and problem is None:  # not the outcome of a run, such as a full disk
-                problem = Fail("io" if code == 74 else "failed", said.removeprefix("error: "))
-            emit("ended", task=number)
+    def submit(self, number):
+        """Gives a task to Ray."""
+        name = self.tasks[number][0]["id"]
         try:
-            runs, warnings = ray.get(board.take.remote(), timeout=5)
+            for run in self.tasks[number] if self.storage else []:
+                if run["id"] in self.stored:  # an earlier driver may have ended before it took the run out
+                    arrive(self.storage, run["id"], self.settings)
+                offer(self.storage, run["id"], self.settings)
+        except Exception as error:
+            self.problem = Fail("io", f"the storage does not take {name}: {error}")
+            return
+        ref = self.on_good_nodes(name=name).remote(self.tasks[number], number, self.settings, self.board)
+        self.running[ref] = number
+
+    def cancel(self):
+        """Lets the running tasks save. A second call within two minutes would disturb that."""
+        if self.asked is None or time.monotonic() > self.asked + 120:
+            self.asked = time.monotonic()
+            for ref in self.running:
+                self.ray.cancel(ref)  # raises KeyboardInterrupt in the task
+
+    def handle(self, ref):
+        """Handles the result of a task that has ended."""
+        number = self.running.pop(ref)
+        name = self.tasks[number][0]["id"]
+        try:
+            code, said, node = self.ray.get(ref)
+        except Exception as error:
+            if not self.halted():
+                self.failed(number, error)
+            return
+        if code == NOT_HERE:
+            self.turned_away[number] += 1
+            if self.exclude(node, said) and self.turned_away[number] <= self.settings["retries"]:
+                self.waiting.append(number)
+            elif self.problem is None:
+                self.problem = Fail("unavailable", f"{name}: {said}")
+            return
+        if self.storage:
+            for run in self.tasks[number]:
+                try:
+                    arrive(self.storage, run["id"], self.settings)
+                except Exception as error:
+                    self.problem = Fail("io", f"{run['id']} cannot be taken out of the storage: {error}")
+        if code not in (0, 1) and self.problem is None:  # not the outcome of a run, such as a full disk
+            self.problem = Fail("io" if code == 74 else "failed", said)
+        emit("ended", task=number)
+
+    def failed(self, number, error):
+        """Handles a task that Ray does not try again."""
+        cause = getattr(error, "cause", None) or error
+        why = reason(error)
+        if type(cause).__name__ in LOST:
+            emit("lost", task=number, message=why)
+        else:
+            stored = type(cause).__name__ != "NotStored" and not isinstance(cause, OSError)
+            kind = "unavailable" if stored else "io"
+            self.problem = Fail(kind, f"{self.tasks[number][0]['id']}: {why}")
+
+    def report(self):
+        """Tells the progress of the running tasks."""
+        try:
+            runs, warnings = self.ray.get(self.board.take.remote(), timeout=5)
         except Exception:  # the actor is being started again on another node
             runs, warnings = {}, []
-        emit("progress", runs=runs, running=[tasks[number][0]["id"] for number in running.values()])
+        emit("progress", runs=runs, running=[self.tasks[number][0]["id"] for number in self.running.values()])
         for warning in warnings:
             emit("warning", message=warning)
-    if problem is not None:
-        raise problem
 
 
 def reason(error):
@@ -546,7 +618,7 @@ def reason(error):
 
 if __name__ == "__main__":
     try:
-        drive(sys.argv[1])
+        Driver(sys.argv[1]).drive()
     except Fail as fail:
         emit("error", kind=fail.kind, message=str(fail))
         sys.exit(1)

@@ -5,6 +5,7 @@
 //! DIR/slurm/0001/tasks-*.jsonl the runs of each task
 //! DIR/slurm/0001/check.txt     output of the check job, which tests whether a node can make the runs
 //! DIR/slurm/0001/log/K.txt     output of task K
+//! DIR/slurm/0001/job           id of the array
 //! ```
 //! Slurm's `squeue` lists the tasks that wait or run; tasks are identified by the path of their
 //! script. Only the run folders determine which runs are done. So the process that submitted the
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use self::commands::{QueueLine, never_starts, queue_line, run, sbatch};
+use self::commands::{QueueLine, accounted, never_starts, queue_line, run, sbatch};
 pub use self::resources::Resources;
 use self::script::{job_name, plain_path};
 use self::watch::Watch;
@@ -58,6 +59,10 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 const IDLE_TASK: Duration = Duration::from_secs(300);
 /// File that `--cancel` makes: no process submits tasks, and no task goes back to the queue, while it exists.
 const CANCELLED: &str = "slurm/cancelled";
+/// File in the folder of a submission with the id of its array.
+const JOB: &str = "job";
+/// Maximum number of submissions that Slurm's accounting is asked about; the newest ones.
+const MOST_ASKED: usize = 50;
 /// Folder with a file for each node that cannot make the runs.
 const BAD_NODES: &str = "slurm/bad-nodes";
 /// What to do about tasks that can never start.
@@ -147,6 +152,7 @@ impl Slurm {
         let tasks = runs.len().div_ceil(self.resources.pack as usize);
         let array = [common, self.array_arguments(folder, tasks)?, waits.arguments()].concat();
         let job = sbatch(&array, &script, stop)?;
+        let _ = fs::write(folder.join(JOB), &job); // only `--status` reads it
         if self.resources.at_once.is_some() {
             waits.arrays = vec![job];
         }
@@ -463,9 +469,13 @@ pub fn forget_cancel(dir: &Path) -> io::Result<()> {
 
 /// Returns the newest submission whose check job has started.
 fn last_check(plan: &Plan) -> Result<Option<PathBuf>, EngineError> {
+    Ok(submissions(plan)?.into_iter().filter(|folder| folder.join("check.txt").exists()).max())
+}
+
+/// Returns the entries of the folder that has one folder for each submission.
+fn submissions(plan: &Plan) -> Result<Vec<PathBuf>, EngineError> {
     let entries = fs::read_dir(absolute(&plan.dir)?.join("slurm")).into_iter().flatten();
-    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
-    Ok(folders.filter(|folder| folder.join("check.txt").exists()).max())
+    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
 /// Returns a message if the check job of a submission has ended without success.
@@ -505,6 +515,28 @@ impl Engine for Slurm {
             format!("Slurm will never start these tasks (reason: {reason}): --cancel removes them. {OTHER_RESOURCES}")
         }));
         Ok(EngineQueue { tasks: self.by_run(&lines)?, problems })
+    }
+
+    fn ended_tasks(&mut self, plan: &Plan) -> Result<HashMap<String, String>, EngineError> {
+        let mut submitted: Vec<(PathBuf, String)> = submissions(plan)?
+            .into_iter()
+            .filter_map(|folder| Some((folder.clone(), epo_core::read_text(&folder.join(JOB), 100).ok()?)))
+            .collect();
+        submitted.sort_by(|a, b| b.cmp(a)); // the newest first
+        submitted.truncate(MOST_ASKED);
+        let jobs: Vec<String> = submitted.iter().map(|(_, job)| job.clone()).collect();
+        let states = if jobs.is_empty() { HashMap::new() } else { accounted(&jobs) };
+        let mut found = HashMap::new();
+        for (folder, job) in submitted.into_iter().filter(|_| !states.is_empty()) {
+            for (task, runs) in TaskFolder(folder).tasks()?.into_iter().enumerate() {
+                let id = format!("{job}_{task}");
+                let Some(state) = states.get(&id) else { continue };
+                for run in runs {
+                    found.entry(run.id).or_insert_with(|| format!("task {id} ended: {state}"));
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn cancel(&mut self, plan: &Plan) -> Result<usize, EngineError> {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EngineError;
 use crate::runs;
-use crate::sweep::{DriveOptions, Overview, PlannedRun, RunOutcome, StatusReader, at, drive};
+use crate::sweep::{DriveOptions, Overview, PlannedRun, RunOutcome, StatusReader, at, drive, last_lines};
 
 /// Number of tasks in one file.
 const TASKS_PER_FILE: usize = 100;
@@ -200,7 +200,7 @@ impl TaskFolder {
                 && !reader.is_held(index)?
                 && let Some(why) = used_up(reader.starts(index), retries)
             {
-                reader.give_up(index, &why, Some(log.to_owned()))?;
+                reader.give_up(index, with_output(why, Some(log)), Some(log.to_owned()))?;
             }
         }
         Ok(reader.finish()?)
@@ -214,8 +214,14 @@ impl TaskFolder {
 
 /// Returns the reason why a run is not started again, if it has used up its retries.
 pub(super) fn used_up(starts: u32, retries: u32) -> Option<String> {
-    (starts > retries)
-        .then(|| format!("the run has not finished after {starts} starts (--retries {retries})"))
+    let count = if starts == 1 { "1 start".to_owned() } else { format!("{starts} starts") };
+    (starts > retries).then(|| format!("the run has not finished after {count} (--retries {retries})"))
+}
+
+/// Returns a reason, followed by the last output of a task.
+pub(super) fn with_output(why: String, log: Option<&Path>) -> String {
+    let said = log.map(last_lines).unwrap_or_default();
+    if said.is_empty() { why } else { format!("{why}: {said}") }
 }
 
 fn file_name(number: usize) -> String {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::drive::{RunOutcome, last_lines, last_row};
+use super::drive::{RunOutcome, last_row};
 use super::index;
 use super::journal::{Claim, Journal, RunEnd};
 use super::places::{MOST_FLAT, Places};
@@ -67,7 +67,8 @@ pub struct RunStatus {
     pub epochs: u32,
     /// Number of finished environment steps.
     pub steps: u64,
-    /// Reason why the run failed or why its task waits; `None` if there is no reason.
+    /// Reason why the run failed, why its task waits, or how the last task of a pending run ended; `None` if there is no
+    /// reason.
     pub message: Option<String>,
 }
 
@@ -143,13 +144,11 @@ impl<'a> StatusReader<'a> {
         self.journal.starts(&self.runs[index].id)
     }
 
-    /// Records that a run failed although it did not end by itself. `log` is the output of its last task.
+    /// Records that a run failed although it did not end by itself. `log` is the file that shows why.
     ///
     /// # Errors
     /// If the journal cannot be written.
-    pub fn give_up(&mut self, index: usize, why: &str, log: Option<PathBuf>) -> io::Result<()> {
-        let said = log.as_deref().map(last_lines).unwrap_or_default();
-        let message = if said.is_empty() { why.to_owned() } else { format!("{why}: {said}") };
+    pub fn give_up(&mut self, index: usize, message: String, log: Option<PathBuf>) -> io::Result<()> {
         let end = RunEnd { code: None, seconds: 0.0, message, until: None, log };
         let id = &self.runs[index].id;
         self.journal.give_up(id, &end)?;

@@ -1,5 +1,6 @@
 //! Calls of Slurm's commands, and what they print.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,9 @@ pub(super) struct QueueLine {
 impl QueueLine {
     /// Whether Slurm holds the task after a node failed to start it. Such a task waits until someone releases it.
     pub(super) fn is_held(&self) -> bool {
-        self.task.is_some() && self.reason.starts_with("launch failed requeued held")
+        let reason = self.reason.replace('_', " "); // versions of Slurm differ
+        let held = reason.starts_with("launch failed requeued held") || reason == "JobHoldMaxRequeue";
+        self.task.is_some() && held
     }
 }
 
@@ -96,6 +99,16 @@ pub(super) fn run(program: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> R
     let mut command = Command::new(program);
     command.args(arguments);
     output(command, program, None)
+}
+
+/// Returns the states of the tasks of arrays, such as `OUT_OF_MEMORY` for `12_3`, according to Slurm's accounting. Empty
+/// if the site has none.
+pub(super) fn accounted(jobs: &[String]) -> HashMap<String, String> {
+    let jobs = format!("--jobs={}", jobs.join(","));
+    let arguments = ["--noheader", "--parsable2", "--allocations", "--format=JobID,State", &jobs];
+    let text = run("sacct", &arguments).unwrap_or_default();
+    let states = text.lines().filter_map(|line| line.split_once('|'));
+    states.map(|(task, state)| (task.to_owned(), state.trim().to_owned())).collect()
 }
 
 /// Runs a command of Slurm and returns its output.
@@ -198,6 +211,15 @@ mod tests {
                 (false, true, reason),
                 "it cannot be idle"
             );
+        }
+        for (reason, held) in [
+            ("launch failed requeued held", true),
+            ("launch_failed_requeued_held", true),
+            ("JobHoldMaxRequeue", true),
+            ("JobHeldUser", false),
+        ] {
+            let line = line(&format!("7|5|1|PD|{reason}|/d/a sweep/slurm/0002/script.sh")).unwrap();
+            assert_eq!(line.is_held(), held, "{reason}");
         }
         assert_eq!(line("9|9|1|R|None|/d/other/slurm/0001/script.sh"), None);
         assert_eq!(line("nonsense"), None);

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::commands::QueueLine;
-use crate::engine::task::{BAD_NODE, used_up};
+use crate::engine::task::{BAD_NODE, used_up, with_output};
 use crate::engine::{EngineError, Plan};
 use crate::sweep::{EngineTask, Overview, PlannedRun, RunOutcome, Running, StatusReader, tail};
 
 /// Interval between two searches for idle tasks.
 const IDLE_LOOK: Duration = Duration::from_secs(20);
-/// Number of consecutive tasks of a run without a single new step after which the run is given up.
+/// Number of consecutive tasks of a run that wrote output and made no new step, after which the run is given up.
 const MOST_IDLE_TASKS: u32 = 3;
 /// Maximum number of running runs whose progress is read at once.
 const MOST_SHOWN: usize = 50;
@@ -24,8 +24,8 @@ pub(super) struct Watch {
     /// Runs that have a task, or had one when they were last seen, with their steps when the task was submitted or first
     /// seen.
     submitted: HashMap<usize, u64>,
-    /// Number of consecutive tasks of a run that made no step.
-    idle: HashMap<usize, u32>,
+    /// Number of consecutive tasks of a run that made no step: those that wrote output, and those that left no trace.
+    idle: HashMap<usize, (u32, u32)>,
     /// Folder of the submission with the check job, if this process submitted one.
     pub(super) check: Option<PathBuf>,
     /// Output of the last task of a run.
@@ -79,8 +79,11 @@ impl Watch {
             if exhausted.is_some() && reader.is_held(index)? {
                 continue; // its process may still be alive although its task is gone
             }
-            match exhausted.or_else(|| self.stuck(index, reader.progress(index).0)) {
-                Some(why) => reader.give_up(index, &why, self.logs.get(&index).cloned())?,
+            match exhausted.or_else(|| self.stuck(index, reader.progress(index).0, retries)) {
+                Some(why) => {
+                    let log = self.logs.get(&index).cloned();
+                    reader.give_up(index, with_output(why, log.as_deref()), log)?;
+                }
                 None => missing.push(index),
             }
         }
@@ -89,15 +92,25 @@ impl Watch {
 
     /// Counts a task of a run that has ended. Returns a message if too many in a row made no step.
     ///
-    /// A task on a node that cannot make the runs does not count, because the node is excluded.
-    fn stuck(&mut self, index: usize, steps: u64) -> Option<String> {
-        let bad_node = self
-            .logs
-            .get(&index)
-            .is_some_and(|log| tail(log, 4000).is_ok_and(|text| text.contains(BAD_NODE)));
+    /// A task that left no trace says nothing about its run: its node may have died, or the controller has forgotten it.
+    /// Only `retries` limits the number of such tasks. A task on a node that cannot make the runs does not count, because
+    /// the node is excluded.
+    fn stuck(&mut self, index: usize, steps: u64, retries: u32) -> Option<String> {
         let before = self.submitted.remove(&index)?; // a run that was refused had no task
-        let idle = self.idle.entry(index).or_default();
-        *idle = if steps > before { 0 } else { *idle + u32::from(!bad_node) };
+        let output = self.logs.get(&index).and_then(|log| tail(log, 4000).ok()).unwrap_or_default();
+        let (idle, silent) = self.idle.entry(index).or_default();
+        if steps > before {
+            (*idle, *silent) = (0, 0);
+        } else if output.trim().is_empty() {
+            *silent += 1;
+        } else if !output.contains(BAD_NODE) {
+            *idle += 1;
+        }
+        if *silent > retries {
+            return Some(format!(
+                "{silent} tasks ended without output and without a new epoch (--retries {retries})"
+            ));
+        }
         (*idle >= MOST_IDLE_TASKS).then(|| {
             format!(
                 "{MOST_IDLE_TASKS} tasks in a row ended without a new epoch; if an epoch takes longer than the time limit \
@@ -205,7 +218,8 @@ impl Watch {
         let speed = speeds.iter().sum::<f64>() / speeds.len().max(1) as f64 * all;
         overview.eta = (speed > 0.0).then(|| left as f64 / speed);
         if let (true, Some(line)) = (overview.running.is_empty(), lines.iter().find(|line| !line.running)) {
-            overview.note = format!("waiting in the queue, reason: {}", line.reason);
+            let reason = if line.reason.is_empty() { "none given" } else { &line.reason };
+            overview.note = format!("waiting in the queue, reason: {reason}");
         }
         Ok(overview)
     }
@@ -253,14 +267,25 @@ mod tests {
     /// Fails if a task that made an epoch counts as idle, or a run that Slurm refused as a task.
     #[test]
     fn only_tasks_without_a_new_step_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, none) = (dir.path().join("log"), dir.path().join("none"));
+        fs::write(&log, "oom_kill event\n").unwrap();
         let mut watch = Watch::default();
-        let mut task = |before, after| {
-            watch.submitted(0, before, PathBuf::new());
-            watch.stuck(0, after).is_some()
+        let mut task = |before, after, log: &PathBuf| {
+            watch.submitted(0, before, log.clone());
+            watch.stuck(0, after, 1).is_some()
         };
-        assert_eq!([task(0, 100), task(100, 100), task(100, 100)], [false; 3]);
-        assert!(watch.stuck(0, 100).is_none(), "it was refused and had no task");
-        watch.submitted(0, 100, PathBuf::new());
-        assert!(watch.stuck(0, 100).is_some(), "the third task in a row");
+        assert_eq!([task(0, 100, &log), task(100, 100, &log), task(100, 100, &log)], [false; 3]);
+        assert!(!task(100, 100, &none), "it left no trace: its node may have died");
+        assert!(watch.stuck(0, 100, 1).is_none(), "it was refused and had no task");
+        watch.submitted(0, 100, log.clone());
+        assert!(watch.stuck(0, 100, 1).is_some(), "the third task in a row that wrote output");
+        let mut watch = Watch::default();
+        let mut silent = || {
+            watch.submitted(0, 0, none.clone());
+            watch.stuck(0, 0, 1)
+        };
+        assert!(silent().is_none());
+        assert!(silent().is_some_and(|why| why.contains("without output")), "more than the retries");
     }
 }

@@ -1,4 +1,5 @@
-"""Stands in for the package Ray in a test: tasks are threads of this process, two at a time.
+"""Stands in for the package Ray in a test: tasks are threads of this process, two at a time, on the first of two nodes
+that the task accepts.
 
 FAKE_RAY_STOP=SECONDS sends SIGTERM to the first child process after that time, as a node that shuts down would.
 """
@@ -10,7 +11,9 @@ import threading
 import time
 from types import SimpleNamespace
 
+NODES = ["aaaaaaaa00", "bbbbbbbb00"]
 _cores = threading.Semaphore(2)
+_here = threading.local()
 
 
 def init(**_):
@@ -37,11 +40,11 @@ def _stop_a_child(seconds):
 
 
 def nodes():
-    return [{"Alive": True, "Resources": {"CPU": 2.0}}]
+    return [{"Alive": True, "NodeID": node, "Resources": {"CPU": 2.0}} for node in NODES]
 
 
 def get_runtime_context():
-    return SimpleNamespace(get_node_id=lambda: "fakenode00")
+    return SimpleNamespace(get_node_id=lambda: getattr(_here, "node", NODES[0]))
 
 
 util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=lambda *_, **__: None))
@@ -68,6 +71,8 @@ class _Remote:
         return ref
 
     def _run(self, ref, args):
+        excluded = self.settings.get("label_selector", {}).get("ray.io/node-id", "")
+        _here.node = next(node for node in NODES if node not in excluded)
         for left in range(self.settings.get("max_retries", 0), -1, -1):
             try:
                 with _cores:
