@@ -131,6 +131,8 @@ except KeyboardInterrupt as error:
         ({"task": 7}, "task is an id or a function"),
         ({"algo": "cpo", "target_kl": 0.5}, r'two settings, `train.target_kl` and `algo.target_kl`.*settings=\{"algo.target_kl"'),
         ({"callback": [1]}, "`callback` takes a function"),
+        ({"callback": 3}, "`callback` takes a function or a list of functions, not 3"),
+        ({"settings": [1]}, "`settings` takes a dictionary"),
         ({"task": "SafetyPointGoal9-v0"}, "unknown task `SafetyPointGoal9-v0`; did you mean"),
     ],
 )

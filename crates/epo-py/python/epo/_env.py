@@ -97,6 +97,14 @@ def whole(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
     return int(value)
 
 
+def numbers(name: str, value: Any) -> np.ndarray:
+    """Returns ``value`` as a contiguous array of float64. Raises ``ValueError`` if it does not consist of real numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} is an array of numbers, not {value!r}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
 def seed_of(seed: Any) -> int:
     """Returns a seed as an int, or raises ``ValueError``."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
@@ -231,7 +239,7 @@ class SafetyEnv(_Base):
 
     def _step(self, action: Any) -> SixValues:
         native = self._open()
-        action = np.ascontiguousarray(action, dtype=np.float64)
+        action = numbers("an action", action)
         if action.shape != (self._n_actions,):
             raise ValueError(f"an action has the shape ({self._n_actions},), not {action.shape}")
         obs, reward, cost, terminated, truncated = native.step(action)

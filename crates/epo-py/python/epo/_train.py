@@ -12,8 +12,9 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
@@ -126,6 +127,8 @@ def train(
         "train.threads": threads,
     }
     chosen: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    if settings is not None and not isinstance(settings, dict):
+        raise ConfigError(f"`settings` takes a dictionary such as {{'train.gamma': 0.995}}, not {settings!r}")
     chosen.update(settings or {})
     chosen.update(more)
     file = None if config is None else Path(config).read_text(encoding="utf-8")
@@ -530,8 +533,8 @@ class _Own:
 
 
 def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | None) -> Run:
-    callbacks: list[Any] = [callback] if callable(callback) or callback is None else list(callback)
-    callbacks = [function for function in callbacks if function is not None]
+    several = isinstance(callback, Iterable) and not callable(callback)
+    callbacks: list[Any] = [function for function in (callback if several else [callback]) if function is not None]
     for function in callbacks:
         if not callable(function):
             raise ConfigError(f"`callback` takes a function or a list of functions, not {function!r}")

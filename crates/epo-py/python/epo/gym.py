@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from . import _epo, _spaces
-from ._env import SafetyEnv, Seeds, seed_of, whole
+from ._env import SafetyEnv, Seeds, numbers, seed_of, whole
 from ._epo import EpoError
 
 ENTRY_POINT = "epo.gym:Env"
@@ -222,7 +222,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         native = self._open()
         if not self._started:
             raise EpoError("the episodes have not started; call reset first")
-        actions = np.ascontiguousarray(actions, dtype=np.float64)
+        actions = numbers("the actions", actions)
         if actions.shape != self.action_space.shape:
             raise ValueError(f"actions have the shape {self.action_space.shape}, not {actions.shape}")
         skip = self._done.copy()
