@@ -63,6 +63,14 @@ pub fn fatal_errors() -> u64 {
     raw::fatal_errors()
 }
 
+/// Lets the process end without the destructors of the libraries; its exit code is kept.
+///
+/// Call it when the program is about to end while other threads still simulate. The destructors would take away what
+/// these threads use.
+pub fn skip_destructors() {
+    raw::skip_destructors();
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

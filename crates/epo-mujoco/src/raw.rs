@@ -57,6 +57,13 @@ unsafe extern "C" {
     fn epo_contact_geoms(d: D, i: c_int) -> *const [c_int; 2];
     fn epo_geom_shape(m: M, geom: c_int) -> c_int;
     fn epo_fatal_errors() -> std::ffi::c_ulong;
+    fn epo_skip_destructors();
+}
+
+/// Lets the process end without the destructors of the libraries.
+pub(crate) fn skip_destructors() {
+    // SAFETY: it registers a function that ends the process.
+    unsafe { epo_skip_destructors() }
 }
 
 /// Number of fatal errors inside MuJoCo since the program began.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <mujoco/mujoco.h>
 
@@ -67,6 +68,16 @@ static void give_up(const mjModel *m, mjData *d) {
 
 // Number of fatal errors since the program began.
 unsigned long epo_fatal_errors(void) { return __atomic_load_n(&fatal_errors, __ATOMIC_RELAXED); }
+
+static void end_at_once(int code, void *unused) {
+  (void)unused;
+  fflush(NULL);
+  _exit(code);
+}
+
+// From now on exit() ends the process before it runs the destructors of the libraries. Other threads may still be in a
+// library then, which is an error once its destructors have run.
+void epo_skip_destructors(void) { on_exit(end_at_once, NULL); }
 
 // Opens the library. Returns NULL, or the reason why it cannot be used, valid until the next call.
 const char *epo_open(const char *path) {

@@ -7,7 +7,7 @@ use epo_tasks::{Physics, TaskEnv};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use crate::error;
+use crate::{ending, error};
 
 /// Observation, reward, cost, terminated, truncated.
 type StepResult<'py> = (Bound<'py, PyArray1<f64>>, f64, f64, bool, bool);
@@ -54,7 +54,7 @@ impl Env {
     #[new]
     fn new(py: Python<'_>, task: &str, physics: &str) -> PyResult<Self> {
         let physics = self::physics(physics)?;
-        let env = py.detach(|| epo_tasks::make_with(task, physics)).map_err(error::task)?;
+        let env = ending::detached(py, || epo_tasks::make_with(task, physics)).map_err(error::task)?;
         let obs = vec![0.0; env.spec().obs_len];
         let inner = Mutex::new(Inner { env, obs, seed: None, actions: Vec::new() });
         Ok(Self { physics, inner })
@@ -91,7 +91,7 @@ impl Env {
     }
 
     fn reset<'py>(&self, py: Python<'py>, seed: u64) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let obs = py.detach(|| {
+        let obs = ending::detached(py, || {
             let Inner { env, obs, seed: begun, actions } = &mut *self.lock();
             actions.clear();
             *begun = None;
@@ -104,7 +104,7 @@ impl Env {
 
     fn step<'py>(&self, py: Python<'py>, action: PyReadonlyArray1<'py, f64>) -> PyResult<StepResult<'py>> {
         let action = action.as_slice()?;
-        let done = py.detach(|| {
+        let done = ending::detached(py, || {
             let Inner { env, obs, actions, .. } = &mut *self.lock();
             let step = env.step(action, obs)?;
             actions.extend_from_slice(action);
@@ -138,7 +138,7 @@ impl Env {
 
     /// The model of the present episode as MJCF.
     fn mjcf(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.lock().env.mjcf()).map_err(error::task)
+        ending::detached(py, || self.lock().env.mjcf()).map_err(error::task)
     }
 
     /// Generalised positions and velocities of the simulator.

@@ -5,6 +5,7 @@
 //! becomes a Python exception.
 
 mod bench;
+mod ending;
 mod env;
 mod error;
 mod policy;
@@ -30,7 +31,7 @@ fn set_library_dir(dir: PathBuf) {
 /// Runs the command line. `program` is the command that starts it again, `args` begins with the program's name.
 #[pyfunction]
 fn main(py: Python<'_>, program: Vec<OsString>, args: Vec<OsString>) -> u8 {
-    py.detach(|| epo_cli::run_as(program, args))
+    ending::detached(py, || epo_cli::run_as(program, args))
 }
 
 /// Returns one dictionary per task.
@@ -109,6 +110,7 @@ fn _epo(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<bench::Pool>()?;
     m.add_function(wrap_pyfunction!(set_library_dir, m)?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
+    m.add_function(wrap_pyfunction!(ending::end, m)?)?;
     m.add_function(wrap_pyfunction!(tasks, m)?)?;
     m.add_function(wrap_pyfunction!(algos, m)?)?;
     m.add_function(wrap_pyfunction!(next_seed, m)?)?;

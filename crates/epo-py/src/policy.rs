@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::{env, error};
+use crate::{ending, env, error};
 
 /// Policy, critics and normaliser of a run.
 #[pyclass(module = "epo._epo", frozen)]
@@ -50,7 +50,7 @@ impl Policy {
 impl Policy {
     #[new]
     fn new(py: Python<'_>, dir: PathBuf) -> PyResult<Self> {
-        let policy = py.detach(|| TrainedPolicy::load(&dir)).map_err(|e| error::lab(&e))?;
+        let policy = ending::detached(py, || TrainedPolicy::load(&dir)).map_err(|e| error::lab(&e))?;
         let stream = Mutex::new(Stream::new(policy.config().run.seed, Purpose::Action, 0));
         Ok(Self { policy, stream })
     }
@@ -108,7 +108,7 @@ impl Policy {
         deterministic: bool,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let rows = self.rows(&obs)?;
-        let actions = py.detach(|| {
+        let actions = ending::detached(py, || {
             let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
             self.policy.actions(rows, mode(deterministic), &mut stream)
         });
@@ -120,7 +120,7 @@ impl Policy {
     fn values<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyDict>> {
         let rows = self.rows(&obs)?;
         let all = PyDict::new(py);
-        for (name, values) in py.detach(|| self.policy.values(rows)) {
+        for (name, values) in ending::detached(py, || self.policy.values(rows)) {
             all.set_item(name, PyArray1::from_vec(py, values))?;
         }
         Ok(all)
@@ -129,6 +129,6 @@ impl Policy {
     /// Writes the policy as an ONNX file.
     fn export_onnx(&self, py: Python<'_>, path: PathBuf, deterministic: bool) -> PyResult<()> {
         let write = || runs::write_whole(&path, &onnx::export(&self.policy, mode(deterministic)));
-        py.detach(write).map_err(|e| error::lab(&e))
+        ending::detached(py, write).map_err(|e| error::lab(&e))
     }
 }

@@ -11,6 +11,7 @@ use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Outcome, Step, check_env};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
+use crate::ending::{attached, guarded};
 use crate::error;
 use crate::train::{Reporter, in_background};
 
@@ -33,8 +34,8 @@ type Description = (String, usize, Option<(Vec<f64>, Vec<f64>)>, Option<usize>, 
 
 /// Calls `make` and wraps the environment that it returns.
 pub(crate) fn make(make: &Py<PyAny>, raised: &Raised) -> Result<Box<dyn Env>, EnvError> {
-    Python::attach(|py| {
-        let env = make.call0(py)?;
+    attached(|py| {
+        let env = guarded(|| make.call0(py))?;
         let (id, obs_len, bounds, n, max_steps): Description =
             env.call_method0(py, "describe")?.extract(py)?;
         let action = match (bounds, n) {
@@ -50,7 +51,7 @@ pub(crate) fn make(make: &Py<PyAny>, raised: &Raised) -> Result<Box<dyn Env>, En
 
 /// Keeps an exception and returns its text as an error.
 fn keep(raised: &Raised, error: PyErr, place: impl FnOnce() -> String) -> EnvError {
-    let text = error.to_string();
+    let text = attached(|_| error.to_string());
     raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| (error, place()));
     EnvError::Other(text)
 }
@@ -86,9 +87,9 @@ impl Env for PythonEnv {
 
     fn reset(&mut self, seed: u64, obs: &mut [f64]) -> Result<(), EnvError> {
         (self.running, self.place) = (false, (seed, 0));
-        Python::attach(|py| copy(&self.env.bind(py).call_method1("reset", (seed,))?, obs)).map_err(|e| {
-            keep(&self.raised, e, || format!("{}: reset with seed {seed} failed", self.spec.id))
-        })?;
+        attached(|py| copy(&guarded(|| self.env.bind(py).call_method1("reset", (seed,)))?, obs)).map_err(
+            |e| keep(&self.raised, e, || format!("{}: reset with seed {seed} failed", self.spec.id)),
+        )?;
         self.running = true;
         Ok(())
     }
@@ -100,9 +101,9 @@ impl Env for PythonEnv {
         self.spec.action.check(action)?;
         self.running = false; // until the step is complete
         self.place.1 += 1;
-        let step = Python::attach(|py| {
+        let step = attached(|py| {
             let action = PyArray1::from_slice(py, action);
-            let result = self.env.bind(py).call_method1("step", (action,))?;
+            let result = guarded(|| self.env.bind(py).call_method1("step", (action,)))?;
             let (next, reward, cost, terminated, truncated): (Bound<'_, PyAny>, f64, f64, bool, bool) =
                 result.extract()?;
             copy(&next, obs)?;
@@ -127,7 +128,7 @@ impl Env for PythonEnv {
 impl Drop for PythonEnv {
     fn drop(&mut self) {
         // an error while closing an environment is ignored
-        Python::attach(|py| self.env.call_method0(py, "close").map(|_| ()).unwrap_or_default());
+        attached(|py| guarded(|| self.env.call_method0(py, "close")).map(|_| ()).unwrap_or_default());
     }
 }
 

@@ -23,6 +23,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ending::{self, Section, guarded};
 use crate::python_env::{self, Raised};
 use crate::{env, error};
 
@@ -54,8 +55,8 @@ impl Reporter {
 }
 
 /// Runs `work` on its own thread, and `answer` for each of its events with the interpreter lock. An answer of `false`,
-/// an exception or a signal sets `stop`. After the second signal `kill` is called until the work has ended; a thread that
-/// does not end soon is left behind.
+/// an exception, a signal or the end of the interpreter sets `stop`. After the second signal `kill` is called until the
+/// work has ended; a thread that does not end soon is left behind.
 pub(crate) fn in_background<T: Send + 'static>(
     py: Python<'_>,
     stop: &Arc<AtomicBool>,
@@ -64,20 +65,25 @@ pub(crate) fn in_background<T: Send + 'static>(
     work: impl FnOnce(&Reporter) -> Result<T, LabError> + Send + 'static,
     mut answer: impl FnMut(Event) -> PyResult<bool>,
 ) -> PyResult<T> {
+    if ending::is_ending() {
+        return Err(error::EpoError::new_err("nothing can be trained while the interpreter is ending"));
+    }
     let ((events, inbox), (outbox, answers)) = (channel(), channel());
+    let section = Section::training();
     let work = move || {
+        let _section = section;
         let reporter = Reporter { events, answers };
         catch_unwind(AssertUnwindSafe(|| work(&reporter)))
     };
     let thread = std::thread::Builder::new().name("epo-train".to_owned()).spawn(work)?;
     let inbox = Mutex::new(inbox); // a bare receiver is not `Sync`, which `py.detach` requires
     let receive = || inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL);
-    let (mut exception, mut signals, mut deadline) = (None, 0, None);
+    let (mut exception, mut signals, mut deadline, mut end_begins) = (None, 0, None, None);
     loop {
         match py.detach(receive) {
             Ok(event) => {
                 if exception.is_none() {
-                    match answer(event) {
+                    match guarded(|| answer(event)) {
                         Ok(true) => {}
                         Ok(false) => stop.store(true, Relaxed),
                         Err(e) => exception = Some(e),
@@ -99,6 +105,13 @@ pub(crate) fn in_background<T: Send + 'static>(
                 deadline = Some(Instant::now() + GRACE);
             }
         }
+        if ending::is_ending() {
+            stop.store(true, Relaxed);
+            let begun = *end_begins.get_or_insert_with(Instant::now);
+            if let (Some(kill), true) = (kill, begun.elapsed() > ending::SAVING) {
+                let _ = kill.call0(py);
+            }
+        }
         if let Some(end) = deadline {
             if let Some(kill) = kill {
                 let _ = kill.call0(py); // the exception of the first signal is more important
@@ -107,6 +120,9 @@ pub(crate) fn in_background<T: Send + 'static>(
                 break;
             }
         }
+    }
+    if end_begins.is_some() {
+        py.detach(|| ending::hang()); // the program does not wait for this thread, so it has nobody to report to
     }
     if deadline.is_some() {
         let text = "the second signal ended the work without waiting for its environments";
@@ -187,7 +203,7 @@ enum Start {
 }
 
 /// Trains a new run (`settings`, `runs`, `name`) or continues one (`resume`, `steps`, `threads`,
-/// `accept_changes`). Returns the folder, the hash and whether the run is finished.
+/// `accept_changes`). Returns the folder.
 ///
 /// `on_start(folder, steps done, steps in all, notes)` is called once. `on_row(row)` is called after each epoch; if it
 /// returns `False`, the run saves and stops. The second Ctrl-C calls `kill()`, which ends the worker processes.
@@ -209,7 +225,7 @@ pub(crate) fn train(
     kill: Option<Py<PyAny>>,
     on_start: Py<PyAny>,
     on_row: Py<PyAny>,
-) -> PyResult<(PathBuf, String, bool)> {
+) -> PyResult<PathBuf> {
     let start = match resume {
         Some(dir) => Start::Resume { dir, options: ResumeOptions { threads, steps, accept_changes } },
         None => {
@@ -242,7 +258,7 @@ fn run_job(
     raised: Raised,
     stop: Arc<AtomicBool>,
     reporter: &Reporter,
-) -> Result<(PathBuf, String, bool), LabError> {
+) -> Result<PathBuf, LabError> {
     let is_own = make_env.is_some();
     let make;
     let (dir, mut trainer) = match start {
@@ -273,7 +289,7 @@ fn run_job(
         let watch = Watch { stop, ..Watch::default() };
         evaluate_finished(&dir, &run, &*make, &end.hash, &watch)?;
     }
-    Ok((dir, end.hash, end.finished))
+    Ok(dir)
 }
 
 /// Evaluates a run, adds the result to its `eval.json`, and returns the report as JSON.

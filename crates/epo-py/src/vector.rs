@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-use crate::{env, error};
+use crate::{ending, env, error};
 
 /// Environments and the threads that step them.
 #[pyclass(module = "epo._epo", frozen)]
@@ -111,7 +111,7 @@ impl VecEnv {
     #[new]
     fn new(py: Python<'_>, task: &str, physics: &str, num_envs: usize, threads: usize) -> PyResult<Self> {
         let physics = env::physics(physics)?;
-        let made = py.detach(|| {
+        let made = ending::detached(py, || {
             let first = epo_tasks::make_with(task, physics)?;
             let rest = (1..num_envs).map(|_| first.try_clone()).collect::<Result<Vec<_>, _>>()?;
             Ok(std::iter::once(first).chain(rest).collect())
@@ -175,7 +175,7 @@ impl VecEnv {
             .map(|&seed| (seed > self.max_seed).then_some(EnvError::SeedTooLarge { seed }))
             .collect();
         first_error(index.iter().copied().zip(&refused))?;
-        let result = py.detach(|| {
+        let result = ending::detached(py, || {
             let mut inner = self.lock();
             let mut envs = std::mem::take(&mut inner.envs);
             let mut wanted = index.iter().zip(&seeds).peekable();
@@ -227,7 +227,7 @@ impl VecEnv {
             |(action, skip): (&[f64], &bool)| if *skip { None } else { spec.action.check(action).err() };
         let refused: Vec<_> = actions.chunks_exact(n_act).zip(skip).map(check).collect();
         first_error(refused.iter().enumerate())?;
-        let result = py.detach(|| {
+        let result = ending::detached(py, || {
             let mut inner = self.lock();
             let mut envs = std::mem::take(&mut inner.envs);
             let mut jobs = Vec::with_capacity(n);

@@ -26,8 +26,7 @@ client() {
 }
 
 here=crates/epo-py/tests/clients
-extras="gymnasium pandas matplotlib pillow mujoco==3.17.0 nbformat nbclient ipykernel"
-client sb3 "${PYTHON:-python3}" "stable-baselines3 $extras" "$here/test_sb3.py $here/test_single_file.py $here/test_notebook.py"
+client sb3 "${PYTHON:-python3}" stable-baselines3 "$here/test_sb3.py $here/test_single_file.py"
 
 # pyenv first: its command of that name works for the active version only
 ten=$(ls "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10 2>/dev/null | tail -1 || true)

@@ -97,6 +97,9 @@ def test_an_unknown_task_names_the_nearest_one():
         (np.zeros((1, 2)), r"shape \(2,\), not \(1, 2\)"),
         (np.array([0.0, np.nan]), "entry 1 of the action is NaN"),
         (np.array([np.inf, 0.0]), "entry 0 of the action is inf"),
+        (np.array([1 + 2j, 0]), "an action is an array of numbers"),
+        (["1", "2"], "an action is an array of numbers"),
+        (None, "an action is an array of numbers, not None"),
     ],
 )
 def test_a_bad_action_is_refused_and_the_episode_goes_on(action, text):

@@ -128,6 +128,7 @@ def test_plot(run):
     pytest.importorskip("matplotlib")
     figure = run.plot()
     assert len(figure.axes) == 2
+    assert figure._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
 
 
 def test_the_exported_model_is_the_task(tmp_path):

@@ -1,6 +1,7 @@
 """Claim: pictures show the episode, and a machine that cannot draw says so."""
 
 import importlib.util
+import threading
 
 import numpy as np
 import pytest
@@ -93,6 +94,119 @@ def test_one_failure_does_not_end_rendering(monkeypatch):
         env.render()
     monkeypatch.setattr(mujoco, "Renderer", real)
     assert np.array_equal(env.render(), first)
+
+
+def test_any_thread_can_draw_and_close():
+    """This test fails if a picture is drawn by the thread that asks for it: OpenGL ties what it draws with to one thread."""
+    env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+    env.reset(seed=0)
+    first = picture_of(env)
+    seen = []
+
+    def work():
+        try:
+            seen.append(env.render())
+            env.reset(seed=1)
+            seen.append(env.render())
+            other = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+            other.reset(seed=1)
+            seen.append(other.render())
+            env.close()
+        except BaseException as error:
+            seen.append(error)
+            raise
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert len(seen) == 3, seen
+    assert np.array_equal(seen[0], first) and np.array_equal(seen[1], seen[2]) and not np.array_equal(seen[1], first)
+
+
+def test_threads_that_draw_at_once_get_their_own_pictures():
+    want, got = {}, {}
+
+    def pictures(seed):
+        env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+        result = []
+        for _ in range(5):
+            env.reset(seed=seed)
+            result.append(env.render())
+        return result
+
+    env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+    env.reset(seed=0)
+    picture_of(env)
+    for seed in range(4):
+        want[seed] = pictures(seed)
+    threads = [threading.Thread(target=lambda seed=seed: got.update({seed: pictures(seed)})) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert all(np.array_equal(got[seed], want[seed]) for seed in range(4))
+
+
+def test_a_new_episode_does_not_change_the_pictures_of_another_environment():
+    """This test fails if a renderer is freed while the context of another one is current, whose textures then vanish."""
+    one, other = (epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48) for _ in range(2))
+    one.reset(seed=0), other.reset(seed=1)
+    picture_of(one)
+    before = other.render()
+    one.reset(seed=2)
+    assert np.array_equal(other.render(), before)
+    one.render(), other.render(), one.close()
+    assert np.array_equal(other.render(), before)
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "env.close(); sys.exit(0)", "sys.exit(0)"])
+def test_a_forked_child_that_draws_gets_an_exception(python, end):
+    """This test fails if the child waits for the threads of the driver, which only the parent has."""
+    script = f"""
+import os, sys, numpy as np, epo
+env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+env.reset(seed=0)
+try:
+    first = env.render()
+except epo.EpoError as error:
+    print("no pictures", error)
+    sys.exit()
+if os.fork() == 0:
+    for _ in range(2):
+        env.step(np.zeros(2))
+        try:
+            env.render()
+        except epo.EpoError as error:
+            os.write(1, f"refused: {{error}}\\n".encode())
+        env.reset(seed=1)
+    {end}
+pid, status = os.wait()
+env.reset(seed=0)
+print("child", status, "parent", np.array_equal(env.render(), first))
+"""
+    done = python(script, timeout=60)
+    if done.stdout.startswith("no pictures"):
+        pytest.skip(f"!!! no pictures on this machine: {done.stdout}")
+    *refused, last = done.stdout.splitlines()
+    assert len(refused) == 2 and all("a forked process cannot draw after its parent" in line for line in refused), done
+    assert last == "child 0 parent True", done
+
+
+def test_a_forked_child_can_draw_if_its_parent_has_not(python):
+    script = """
+import os, sys, epo
+env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=64, height=48)
+env.reset(seed=0)
+if os.fork() == 0:
+    try:
+        os.write(1, f"{env.render().shape}".encode())
+    except epo.EpoError as error:
+        os.write(1, f"no pictures {error}".encode())
+    sys.exit(0)
+sys.exit(os.wait()[1])
+"""
+    said = python(script, timeout=60).stdout
+    if said.startswith("no pictures"):
+        pytest.skip(f"!!! no pictures on this machine: {said}")
+    assert said == "(48, 64, 3)"
 
 
 def test_without_a_render_mode_there_is_no_picture():

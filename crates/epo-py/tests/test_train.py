@@ -50,6 +50,16 @@ def test_callbacks_see_every_row_and_can_stop(tmp_path, small):
     assert again.finished and again.hash == whole.hash
 
 
+def test_a_run_is_what_its_folder_is(tmp_path, small):
+    """This test fails if hash, settings or record are those of the time when the object was made."""
+    run = epo.train(TASK, runs=tmp_path, **small)
+    before = run.hash
+    longer = epo.resume(run, steps=2400)
+    assert longer.hash == run.hash == epo.Run(run.dir).hash != before
+    assert run.config["run"]["steps"] == 2400 and run.finished
+    assert list(run.progress["TotalEnvSteps"])[-1] == 2400
+
+
 def test_a_changed_folder_goes_on_only_if_the_changes_are_accepted(tmp_path, small):
     """This test fails if ``accept_changes`` is lost, or if a changed folder goes on without it."""
     stopped = epo.train(TASK, runs=tmp_path, callback=lambda row: row["TotalEnvSteps"] < 800, **small)
@@ -121,6 +131,8 @@ except KeyboardInterrupt as error:
         ({"task": 7}, "task is an id or a function"),
         ({"algo": "cpo", "target_kl": 0.5}, r'two settings, `train.target_kl` and `algo.target_kl`.*settings=\{"algo.target_kl"'),
         ({"callback": [1]}, "`callback` takes a function"),
+        ({"callback": 3}, "`callback` takes a function or a list of functions, not 3"),
+        ({"settings": [1]}, "`settings` takes a dictionary"),
         ({"task": "SafetyPointGoal9-v0"}, "unknown task `SafetyPointGoal9-v0`; did you mean"),
     ],
 )

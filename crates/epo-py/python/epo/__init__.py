@@ -15,10 +15,12 @@ The manual is ``docs/python.md``.
 
 from __future__ import annotations
 
+import atexit as _atexit
 import os as _os
 
 from . import _epo
 
+_atexit.register(_epo.end)  # a daemon thread may be in this package when the program ends
 _epo.set_library_dir(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "mujoco"))
 
 from ._epo import ConfigError, EpoError, __version__

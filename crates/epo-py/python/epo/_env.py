@@ -71,6 +71,11 @@ def make(
     ``id`` is a task id; :func:`tasks` lists all. ``physics`` is ``"published"`` (all bodies in every step) or ``"fast"``
     (bodies at rest sleep). Rendering needs the package ``mujoco``; see :meth:`SafetyEnv.render`. ``camera_name`` is one of
     ``"vision"``, ``"track"``, ``"fixednear"`` and ``"fixedfar"``; ``camera_id`` is its number in this order.
+
+    >>> import epo
+    >>> env = epo.make("SafetyCarButton1-v0", physics="fast")
+    >>> obs, info = env.reset(seed=0)
+    >>> obs, reward, cost, terminated, truncated, info = env.step(env.action_space.sample())
     """
     return SafetyEnv(
         id,
@@ -90,6 +95,14 @@ def whole(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
         bound = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
         raise ConfigError(f"`{name}` takes a whole number {bound}, not {value!r}")
     return int(value)
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """Returns ``value`` as a contiguous array of float64. Raises ``ValueError`` if it does not consist of real numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} is an array of numbers, not {value!r}")
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def seed_of(seed: Any) -> int:
@@ -128,6 +141,15 @@ class SafetyEnv(_Base):
 
     The same id, seed and actions give the observations, rewards and costs of Safety-Gymnasium 1.0.0 on MuJoCo 3.17.0.
     Environments can be pickled and copied; the copy continues the episode.
+
+    >>> import copy, epo
+    >>> with epo.make("SafetyPointGoal1-v0") as env:  # closed at the end of the block
+    ...     obs, info = env.reset(seed=7)
+    ...     twin = copy.deepcopy(env)
+    ...     env.step([1.0, 0.5])[1] == twin.step([1.0, 0.5])[1]
+    True
+    >>> env.task_id, twin.max_steps, twin.unwrapped is twin
+    ('SafetyPointGoal1-v0', 1000, True)
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array", "depth_array"], "render_fps": 30}
@@ -187,6 +209,11 @@ class SafetyEnv(_Base):
         """Starts an episode and returns its first observation and an empty dictionary.
 
         Without a seed, the next episode of the most recent seed starts. If no seed was ever given, a random one is used.
+
+        >>> import epo
+        >>> env = epo.make("SafetyPointGoal1-v0")
+        >>> obs, info = env.reset(seed=7)
+        >>> obs, info = env.reset()  # the second episode of seed 7
         """
         native = self._open()
         if _spaces.gymnasium is not None:
@@ -200,12 +227,19 @@ class SafetyEnv(_Base):
 
         ``info`` has every part of the cost (such as ``cost_hazards``), ``cost_sum``, and ``goal_met`` in a step that
         meets the goal. Actions outside the bounds are clipped.
+
+        >>> import epo
+        >>> env = epo.make("SafetyPointGoal1-v0")
+        >>> obs, info = env.reset(seed=7)
+        >>> obs, reward, cost, terminated, truncated, info = env.step([1.0, 0.0])
+        >>> cost, info
+        (0.0, {'cost_hazards': 0.0, 'cost_sum': 0.0})
         """
         return self._step(action)
 
     def _step(self, action: Any) -> SixValues:
         native = self._open()
-        action = np.ascontiguousarray(action, dtype=np.float64)
+        action = numbers("an action", action)
         if action.shape != (self._n_actions,):
             raise ValueError(f"an action has the shape ({self._n_actions},), not {action.shape}")
         obs, reward, cost, terminated, truncated = native.step(action)
@@ -220,17 +254,40 @@ class SafetyEnv(_Base):
         return obs, reward, cost, terminated, truncated, info
 
     def model(self) -> str:
-        """Returns the model of the current episode as MJCF."""
+        """Returns the model of the current episode as MJCF.
+
+        >>> import epo
+        >>> env = epo.make("SafetyPointGoal1-v0")
+        >>> obs, info = env.reset(seed=7)
+        >>> env.model().startswith("<mujoco>")
+        True
+        """
         return self._open().mjcf()
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the generalised positions and velocities of the simulator."""
+        """Returns the generalised positions and velocities of the simulator.
+
+        >>> import epo
+        >>> env = epo.make("SafetySwimmerVelocity-v1")
+        >>> obs, info = env.reset(seed=7)
+        >>> positions, velocities = env.state()
+        >>> positions.shape, velocities.shape
+        ((5,), (5,))
+        """
         return self._open().state()
 
     def render(self) -> np.ndarray | None:
         """Returns a picture as an array ``(height, width, 3)`` of bytes, or shows it (``render_mode="human"``).
 
         ``render_mode="depth_array"`` returns the distances from the camera in metres, as an array ``(height, width)``.
+        All pictures are drawn on one thread, so any thread may call this. A forked process cannot draw after its parent
+        has drawn.
+
+        >>> import epo
+        >>> env = epo.make("SafetyPointGoal1-v0", render_mode="rgb_array", width=320, height=240)
+        >>> obs, info = env.reset(seed=7)
+        >>> env.render().shape  # needs the package mujoco and OpenGL
+        (240, 320, 3)
         """
         if self.render_mode is None:
             raise EpoError("this environment has no render_mode; make it with render_mode='rgb_array'")
@@ -241,7 +298,15 @@ class SafetyEnv(_Base):
         return self._renderer.draw(self._open(), self.render_mode)
 
     def close(self) -> None:
-        """Frees the simulator. Every later call except ``close`` raises :class:`EpoError`."""
+        """Frees the simulator. Every later call except ``close`` raises :class:`EpoError`.
+
+        >>> import epo
+        >>> env = epo.make("SafetyPointGoal1-v0")
+        >>> env.close()
+        >>> env.reset()
+        Traceback (most recent call last):
+        epo.EpoError: the environment is closed; make a new one
+        """
         if self._renderer is not None:
             self._renderer.close()
         self._renderer = self._native = None

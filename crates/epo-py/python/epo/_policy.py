@@ -34,10 +34,20 @@ class Policy:
     >>> import epo, tempfile
     >>> small = dict(steps=200, envs=2, steps_per_epoch=100, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
     >>> run = epo.train("SafetyPointGoal1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
-    >>> policy = epo.Policy(run)
+    >>> policy = epo.load(run)
     >>> obs, info = epo.make("SafetyPointGoal1-v0").reset(seed=0)
-    >>> policy.predict(obs).shape, sorted(policy.values(obs))
-    ((2,), ['cost', 'cost_far', 'reward'])
+    >>> policy.predict(obs).shape  # the mean action
+    (2,)
+    >>> policy.seed(3)
+    >>> policy.predict([obs, obs], deterministic=False).shape  # a sample for each of two observations
+    (2, 2)
+    >>> sorted(policy.values(obs))
+    ['cost', 'cost_far', 'reward']
+    >>> policy.export_onnx(run.dir / "policy.onnx")
+    >>> policy.task, policy.hash == run.hash, policy.notes
+    ('SafetyPointGoal1-v0', True, [])
+    >>> "mu" in policy.algorithm_state
+    True
     """
 
     def __init__(self, run: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes.util
 import os
 import sys
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable
 
 import numpy as np
 
@@ -39,6 +40,41 @@ def _mujoco() -> Any:
     return mujoco
 
 
+#: The thread on which all pictures are drawn: OpenGL ties what it draws with to one thread, but an environment may be
+#: drawn and closed by any thread.
+_thread = ThreadPoolExecutor(1, "epo-render")
+#: Whether the thread has been used in this process or in the one that it was forked from.
+_used = False
+#: Whether this process was forked from one that had drawn. Drawing would hang here: the driver has lost its threads.
+_forked = False
+
+
+def _submit(work: Callable[[], Any]) -> Future[Any] | None:
+    """Starts ``work`` on the thread that draws. Returns ``None`` if the interpreter is ending."""
+    global _used
+    _used = True
+    try:
+        return _thread.submit(work)
+    except RuntimeError:
+        return None
+
+
+def _after_fork() -> None:
+    global _forked
+    display = getattr(sys.modules.get("mujoco.egl"), "EGL_DISPLAY", None)  # made by this package or by the caller
+    _forked = _used or display is not None
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _free(renderer: Any) -> None:
+    context = getattr(renderer, "_gl_context", None)
+    if context is not None:
+        context.make_current()  # otherwise textures of another renderer, whose context is current, would be deleted
+    renderer.close()
+
+
 #: Reason why the first picture could not be drawn. After such a failure, MuJoCo ends the process at the next attempt.
 _failed: str | None = None
 #: Whether a renderer has worked in this process. A later failure then concerns one picture only.
@@ -49,19 +85,30 @@ class Renderer:
     """Draws one environment. The model is compiled once per episode; then only poses are copied."""
 
     def __init__(self, width: int, height: int, camera_name: str | None) -> None:
-        self.size, self.camera_name = (width, height), camera_name
-        self.mujoco = _mujoco()
         self.model: Any = None
         self.renderer: Any = None
+        self.size, self.camera_name = (width, height), camera_name
+        self.mujoco = _mujoco()
         self.window: Any = None
 
     def new_episode(self) -> None:
         """Discards the model, because the bodies have moved."""
-        if self.renderer is not None:
-            self.renderer.close()
         if self.window is not None:
             self.window.close()
-        self.model = self.renderer = self.window = None
+            self.window = None
+        if self.renderer is None or _forked:
+            self.model = self.renderer = None
+        else:
+            _submit(self._forget)  # before the next picture
+
+    def _forget(self) -> None:
+        renderer, self.model, self.renderer = self.renderer, None, None
+        _free(renderer)
+
+    def __del__(self) -> None:
+        renderer = self.renderer
+        if renderer is not None and not _forked:
+            _submit(lambda: _free(renderer))
 
     def _compile(self, env: Any) -> None:
         mujoco = self.mujoco
@@ -111,12 +158,27 @@ class Renderer:
 
     def draw(self, env: Any, mode: str) -> np.ndarray | None:
         """Returns a picture (``rgb_array``), distances in metres (``depth_array``), or shows a window (``human``)."""
+        if _forked:
+            raise EpoError(
+                "a forked process cannot draw after its parent has drawn; start the process with "
+                "multiprocessing.get_context('spawn'), or draw in the child only"
+            )
+        if mode == "human":
+            self._update(env)
+            self._show()
+            return None
+        picture = _submit(lambda: self._picture(env, mode))
+        if picture is None:
+            raise EpoError("a picture cannot be drawn while the interpreter is ending")
+        return picture.result()
+
+    def _update(self, env: Any) -> None:
         if self.model is None:
             self._compile(env)
         self._copy(env)
-        if mode == "human":
-            self._show()
-            return None
+
+    def _picture(self, env: Any, mode: str) -> np.ndarray:
+        self._update(env)
         if self.renderer is None:
             global _failed, _worked
             if _failed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import math
 import os
@@ -11,8 +12,9 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
@@ -125,6 +127,8 @@ def train(
         "train.threads": threads,
     }
     chosen: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    if settings is not None and not isinstance(settings, dict):
+        raise ConfigError(f"`settings` takes a dictionary such as {{'train.gamma': 0.995}}, not {settings!r}")
     chosen.update(settings or {})
     chosen.update(more)
     file = None if config is None else Path(config).read_text(encoding="utf-8")
@@ -295,6 +299,14 @@ def sweep(
         Further arguments of the command, such as ``["--partition", "big"]``.
 
     The same call continues a sweep that was interrupted.
+
+    >>> import epo, pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "sweep.toml"
+    >>> small = "run.steps = 200\\ntrain.envs = 2\\ntrain.steps_per_epoch = 100\\ntrain.minibatch = 50\\n"
+    >>> small += "train.final_eval_episodes = 0\\n"
+    >>> _ = file.write_text(f"[base]\\n{small}[grid]\\nrun.seed = [0, 1]\\n")
+    >>> epo.sweep(file, out=file.parent / "sweep", progress=False)["done"]
+    2
     """
     shown = _is_interactive() if progress is None else progress
     command = [sys.executable, "-m", "epo", "sweep", os.fspath(file), "--json", "--on", engine]
@@ -319,12 +331,34 @@ def sweep(
 
 
 class Run:
-    """A run folder with its configuration, record and policy."""
+    """A run folder with its configuration, record and policy. Every attribute is read from the folder when it is used.
 
-    def __init__(self, dir: Any, *, hash: str | None = None) -> None:
+    >>> import epo, tempfile
+    >>> small = dict(steps=1000, envs=2, steps_per_epoch=500, passes=1, minibatch=50, hidden=[8], final_eval_episodes=0)
+    >>> run = epo.train("SafetyPointCircle1-v0", runs=tempfile.mkdtemp(), progress=False, **small)
+    >>> run = epo.Run(run.dir)  # any run folder
+    >>> run.task, run.limit, run.config["run"]["algo"], run.finished
+    ('SafetyPointCircle1-v0', 25.0, 'epo', True)
+    >>> [int(n) for n in run.progress["TotalEnvSteps"]], [int(n) for n in run.episodes["length"]]
+    ([500, 1000], [500, 500])
+    >>> run.evaluate(episodes=1)["episodes"], run.evaluation["episodes"]
+    (1, 1)
+    >>> run.policy().hash == run.hash
+    True
+    >>> run.export_onnx(run.dir / "policy.onnx")
+    >>> run.plot().savefig(run.dir / "run.png")
+    >>> run.resume(steps=2000).finished  # a longer run
+    True
+    """
+
+    def __init__(self, dir: Any) -> None:
         self.dir = Path(dir)
-        self.config: dict[str, dict[str, Any]] = json.loads(_epo.read_config(os.fspath(self.dir)))
-        self._hash = hash
+        self.config  # raises an error if the folder is not a run
+
+    @property
+    def config(self) -> dict[str, dict[str, Any]]:
+        """All settings, by table and name."""
+        return json.loads(_epo.read_config(os.fspath(self.dir)))
 
     @property
     def task(self) -> str:
@@ -339,7 +373,7 @@ class Run:
     @property
     def hash(self) -> str:
         """Hash of the newest intact checkpoint. Equal runs have equal hashes."""
-        return self._hash or self.policy().hash
+        return self.policy().hash
 
     @property
     def finished(self) -> bool:
@@ -380,11 +414,21 @@ class Run:
         self.policy().export_onnx(path, deterministic=deterministic)
 
     def plot(self) -> Any:
-        """Returns a matplotlib figure: episode return and episode cost over environment steps, with the limit."""
+        """Returns a matplotlib figure: episode return and episode cost over environment steps, with the limit.
+
+        A notebook shows it. In a script, ``run.plot().savefig("run.png")`` writes it to a file.
+        """
         try:
-            from matplotlib.figure import Figure
+            from matplotlib import figure as matplotlib_figure
         except ImportError:
             raise EpoError("run.plot() needs matplotlib: pip install matplotlib") from None
+
+        class Figure(matplotlib_figure.Figure):  # without pyplot, a figure does not show itself in a notebook
+            def _repr_png_(self) -> bytes:
+                picture = io.BytesIO()
+                self.savefig(picture, format="png", dpi=80)
+                return picture.getvalue()
+
         data = _columns(self.dir / "progress.csv")
         figure = Figure(figsize=(9, 3.2), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -489,8 +533,8 @@ class _Own:
 
 
 def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | None) -> Run:
-    callbacks: list[Any] = [callback] if callable(callback) or callback is None else list(callback)
-    callbacks = [function for function in callbacks if function is not None]
+    several = isinstance(callback, Iterable) and not callable(callback)
+    callbacks: list[Any] = [function for function in (callback if several else [callback]) if function is not None]
     for function in callbacks:
         if not callable(function):
             raise ConfigError(f"`callback` takes a function or a list of functions, not {function!r}")
@@ -510,7 +554,7 @@ def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | 
 
     try:
         make, kill = (None, None) if own is None else (own.make, own.kill)
-        dir, hash, _ = _epo.train(**job, make_env=make, kill=kill, on_start=on_start, on_row=on_row)
+        dir = _epo.train(**job, make_env=make, kill=kill, on_start=on_start, on_row=on_row)
     except KeyboardInterrupt as error:
         if not folder:
             raise
@@ -527,7 +571,7 @@ def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | 
         bar.end()
         if own is not None:
             own.close()
-    return Run(dir, hash=hash)
+    return Run(dir)
 
 
 def _text(key: str, value: Any) -> str:

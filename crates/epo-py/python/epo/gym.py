@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from . import _epo, _spaces
-from ._env import SafetyEnv, Seeds, seed_of, whole
+from ._env import SafetyEnv, Seeds, numbers, seed_of, whole
 from ._epo import EpoError
 
 ENTRY_POINT = "epo.gym:Env"
@@ -42,6 +42,11 @@ def register() -> None:
     """Registers all ids with Gymnasium. ``import epo`` calls it.
 
     An id that another package has registered, such as Safety-Gymnasium itself, is replaced with a warning.
+
+    >>> import gymnasium, epo.gym
+    >>> epo.gym.register()
+    >>> "SafetyPointGoal1Gymnasium-v0" in gymnasium.registry
+    True
     """
     more: dict[str, Any] = {}
     if "vector_entry_point" in inspect.signature(gymnasium.register).parameters:  # Gymnasium 1.0 or newer
@@ -63,7 +68,15 @@ def register() -> None:
 
 
 class Env(SafetyEnv):
-    """An environment of a published task with Gymnasium's five values; the cost is ``info["cost"]``."""
+    """An environment of a published task with Gymnasium's five values; the cost is ``info["cost"]``.
+
+    >>> import gymnasium, epo
+    >>> env = gymnasium.make("epo:SafetyPointGoal1Gymnasium-v0")
+    >>> obs, info = env.reset(seed=7)
+    >>> obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+    >>> info["cost"]
+    0.0
+    """
 
     _action_dtype = np.float32
 
@@ -91,6 +104,14 @@ class VecEnv(gymnasium.vector.VectorEnv):
     ``autoreset_mode="next_step"`` (default) the step after the end of an episode resets it and ignores the action; with
     ``"same_step"`` the last step itself resets it, and ``info["final_obs"]`` has the last observation. With
     ``copy=False`` all steps return the same array, which the next step overwrites.
+
+    >>> import numpy as np, epo.gym
+    >>> envs = epo.gym.VecEnv("SafetyPointGoal1-v0", 4, threads=2, autoreset_mode="same_step")
+    >>> obs, infos = envs.reset(seed=7)  # the seeds 7, 8, 9 and 10
+    >>> obs, rewards, terminations, truncations, infos = envs.step(np.zeros((4, 2)))
+    >>> obs.shape, infos["cost"].shape, envs.threads
+    ((4, 60), (4,), 2)
+    >>> envs.close()
     """
 
     metadata = {"render_modes": [], "render_fps": 30}
@@ -201,7 +222,7 @@ class VecEnv(gymnasium.vector.VectorEnv):
         native = self._open()
         if not self._started:
             raise EpoError("the episodes have not started; call reset first")
-        actions = np.ascontiguousarray(actions, dtype=np.float64)
+        actions = numbers("the actions", actions)
         if actions.shape != self.action_space.shape:
             raise ValueError(f"actions have the shape {self.action_space.shape}, not {actions.shape}")
         skip = self._done.copy()
@@ -271,6 +292,15 @@ class RecordEpisodeCost(gymnasium.Wrapper):
     """Adds the cost of a finished episode to its statistics, as ``info["episode"]["c"]``.
 
     Wrap it around ``gymnasium.wrappers.RecordEpisodeStatistics``, which adds ``r``, ``l`` and ``t``.
+
+    >>> import gymnasium, epo.gym
+    >>> env = gymnasium.make("epo:SafetyPointCircle1Gymnasium-v0")
+    >>> env = epo.gym.RecordEpisodeCost(gymnasium.wrappers.RecordEpisodeStatistics(env))
+    >>> obs, info = env.reset(seed=7)
+    >>> while "episode" not in info:
+    ...     obs, reward, terminated, truncated, info = env.step([0.0, 1.0])
+    >>> info["episode"]["c"]
+    0.0
     """
 
     def __init__(self, env: Any) -> None:
@@ -297,6 +327,15 @@ if hasattr(gymnasium.vector, "VectorWrapper"):
         """Adds the cost of finished episodes to the statistics of a vector environment, as ``info["episode"]["c"]``.
 
         Wrap it around ``gymnasium.wrappers.vector.RecordEpisodeStatistics``. It works with both autoreset modes.
+
+        >>> import gymnasium, numpy as np, epo.gym
+        >>> envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(epo.gym.VecEnv("SafetyPointCircle1-v0", 2))
+        >>> envs = epo.gym.RecordEpisodeCostVector(envs)
+        >>> obs, infos = envs.reset(seed=7)
+        >>> while "episode" not in infos:
+        ...     obs, rewards, terminations, truncations, infos = envs.step(np.tile([0.0, 1.0], (2, 1)))
+        >>> infos["episode"]["c"]
+        array([0., 0.])
         """
 
         def __init__(self, env: Any) -> None:

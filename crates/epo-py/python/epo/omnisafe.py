@@ -1,7 +1,8 @@
 """Makes the tasks available to OmniSafe's algorithms. Import this module before ``omnisafe.Agent`` is made.
 
->>> import omnisafe, epo.omnisafe                              # doctest: +SKIP
->>> omnisafe.Agent("PPOLag", "epo:SafetyPointGoal1-v0").learn()  # doctest: +SKIP
+>>> import omnisafe, epo.omnisafe
+>>> agent = omnisafe.Agent("PPOLag", "epo:SafetyPointGoal1-v0")  # agent.learn() trains
+Loading PPOLag.yaml from ...
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from .gym import VecEnv
 
 @env_register
 class EpoEnv(CMDP):
-    """The tasks as OmniSafe environments. An id is the task id with the prefix ``epo:``."""
+    """The tasks as OmniSafe environments. An id is the task id with the prefix ``epo:``.
+
+    >>> import torch, epo.omnisafe
+    >>> env = epo.omnisafe.EpoEnv("epo:SafetyPointGoal1-v0", num_envs=2)
+    >>> env.set_seed(7)
+    >>> obs, reward, cost, terminated, truncated, info = env.step(torch.zeros(2, 2))
+    >>> obs.shape
+    torch.Size([2, 60])
+    >>> env.close()
+    """
 
     _support_envs: ClassVar[list[str]] = [f"epo:{task['id']}" for task in _epo.tasks()]
     need_auto_reset_wrapper = False

@@ -1,9 +1,9 @@
 """Stable-Baselines3: a ``VecEnv`` on native threads, and a callback that logs the cost.
 
->>> from stable_baselines3 import PPO                          # doctest: +SKIP
->>> import epo.sb3                                             # doctest: +SKIP
->>> env = epo.sb3.VecEnv("SafetyPointGoal1-v0", 8)             # doctest: +SKIP
->>> PPO("MlpPolicy", env).learn(100_000, callback=epo.sb3.LogCost())  # doctest: +SKIP
+>>> from stable_baselines3 import PPO
+>>> import epo.sb3
+>>> env = epo.sb3.VecEnv("SafetyPointGoal1-v0", 8)
+>>> model = PPO("MlpPolicy", env, n_steps=128, batch_size=256).learn(1024, callback=epo.sb3.LogCost())
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ class VecEnv(_Base):
     """Environments of one task for Stable-Baselines3. The cost of a step is ``info["cost"]``.
 
     The info of the last step of an episode has ``episode`` with ``r``, ``l`` and ``c``: return, length and cost.
+
+    >>> import numpy as np, epo.sb3
+    >>> env = epo.sb3.VecEnv("SafetyPointGoal1-v0", 2)
+    >>> env.seed(7), env.reset().shape
+    ([7, 8], (2, 60))
+    >>> obs, rewards, dones, infos = env.step(np.zeros((2, 2)))
+    >>> infos[0]["cost"]
+    0.0
+    >>> env.close()
     """
 
     def __init__(self, task: str, num_envs: int = 1, **kwargs: Any) -> None:
@@ -88,7 +97,15 @@ class VecEnv(_Base):
 
 
 class LogCost(BaseCallback):
-    """Logs the mean cost of the last 100 finished episodes as ``rollout/ep_cost_mean``."""
+    """Logs the mean cost of the last 100 finished episodes as ``rollout/ep_cost_mean``.
+
+    >>> from stable_baselines3 import PPO
+    >>> import epo.sb3
+    >>> model, log = PPO("MlpPolicy", epo.sb3.VecEnv("SafetyPointCircle1-v0", 2), n_steps=500, batch_size=500), epo.sb3.LogCost()
+    >>> model = model.learn(1000, callback=log)
+    >>> len(log.costs)  # one per finished episode
+    2
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,6 +7,12 @@ import pytest
 omnisafe = pytest.importorskip("omnisafe", reason="omnisafe 0.5.0 is not installed (Python 3.10, numpy<2)")
 
 import epo.omnisafe
+from conftest import check_docstrings
+
+
+def test_the_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an agent makes folders
+    check_docstrings("epo.omnisafe")
 
 
 @pytest.mark.parametrize("envs", [1, 4])

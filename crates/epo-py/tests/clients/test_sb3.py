@@ -14,6 +14,11 @@ from stable_baselines3.common.logger import Logger, KVWriter
 import epo
 import epo.gym
 import epo.sb3
+from conftest import check_docstrings
+
+
+def test_the_examples_run():
+    check_docstrings("epo.sb3")
 
 
 @pytest.mark.parametrize("task", [task["id"] for task in epo.tasks()])

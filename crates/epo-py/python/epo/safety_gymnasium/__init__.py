@@ -39,6 +39,11 @@ def register(
     """Registers an environment of your own, whose ``step`` returns six values.
 
     ``entry_point`` is a class, a function, or a text such as ``"module:Class"``. Other arguments are ignored.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> safety_gymnasium.register("Short-v0", lambda: epo.make("SafetyPointGoal1-v0"), max_episode_steps=10)
+    >>> safety_gymnasium.make("Short-v0").spec.max_episode_steps
+    10
     """
     if any(task["id"] == id for task in _epo.tasks()):
         raise ConfigError(f"the id {id!r} belongs to a published task: choose another one")
@@ -67,6 +72,11 @@ def make(
 
     ``max_episode_steps`` shortens the episodes. ``autoreset=True`` resets an episode in the step in which it ends.
     ``disable_env_checker`` has no effect. Other arguments are those of :func:`epo.make`.
+
+    >>> import epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.make("SafetyPointGoal1-v0", max_episode_steps=100)
+    >>> env.spec.max_episode_steps
+    100
     """
     limit, is_own = registry.get(id, {}).get("max_steps"), "entry_point" in registry.get(id, {})
     env = _made(id, kwargs)
@@ -86,7 +96,12 @@ def make(
 
 
 def spec_of(id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> Any:
-    """Returns the description of an environment: ``id``, ``max_episode_steps`` and ``kwargs``."""
+    """Returns the description of an environment: ``id``, ``max_episode_steps`` and ``kwargs``.
+
+    >>> import epo.safety_gymnasium as safety_gymnasium
+    >>> safety_gymnasium.spec_of("SafetyPointGoal1-v0", 1000, {}).id
+    'SafetyPointGoal1-v0'
+    """
     entry: dict[str, Any] = {"id": id, "max_episode_steps": max_episode_steps, "kwargs": dict(kwargs)}
     if gymnasium is None:
         return SimpleNamespace(**entry)
@@ -94,7 +109,17 @@ def spec_of(id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> A
 
 
 def install() -> None:
-    """Makes ``import safety_gymnasium`` import this package in the running process."""
+    """Makes ``import safety_gymnasium`` import this package in the running process.
+
+    >>> import sys, epo.safety_gymnasium
+    >>> before = set(sys.modules)
+    >>> epo.safety_gymnasium.install()
+    >>> from safety_gymnasium.wrappers import SafeRescaleAction
+    >>> SafeRescaleAction.__module__
+    'epo.safety_gymnasium.wrappers'
+    >>> for name in set(sys.modules) - before:  # undone, because this is an example
+    ...     del sys.modules[name]
+    """
     prefix = "epo.safety_gymnasium"
     for name, module in list(sys.modules.items()):
         if name == prefix or name.startswith(prefix + "."):

@@ -18,7 +18,13 @@ __all__ = [
 
 
 class SafeWrapper(gymnasium.Wrapper):
-    """Base class of the wrappers."""
+    """Base class of the wrappers.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafeWrapper(epo.make("SafetyPointGoal1-v0"))
+    >>> env.task_id  # an attribute of the wrapped environment
+    'SafetyPointGoal1-v0'
+    """
 
     env: Any
 
@@ -29,7 +35,15 @@ class SafeWrapper(gymnasium.Wrapper):
 
 
 class SafetyGymnasium2Gymnasium(SafeWrapper):
-    """Turns six values into five: the cost moves to ``info["cost"]``."""
+    """Turns six values into five: the cost moves to ``info["cost"]``.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafetyGymnasium2Gymnasium(epo.make("SafetyPointGoal1-v0"))
+    >>> obs, info = env.reset(seed=7)
+    >>> obs, reward, terminated, truncated, info = env.step([1.0, 0.0])
+    >>> info["cost"]
+    0.0
+    """
 
     def step(self, action: Any) -> tuple:
         """Steps the environment."""
@@ -38,7 +52,14 @@ class SafetyGymnasium2Gymnasium(SafeWrapper):
 
 
 class Gymnasium2SafetyGymnasium(SafeWrapper):
-    """Turns five values into six: the cost comes from ``info["cost"]``."""
+    """Turns five values into six: the cost comes from ``info["cost"]``.
+
+    >>> import gymnasium, epo.safety_gymnasium as safety_gymnasium
+    >>> env = gymnasium.make("epo:SafetyPointGoal1Gymnasium-v0")
+    >>> env = safety_gymnasium.wrappers.Gymnasium2SafetyGymnasium(env)
+    >>> obs, info = env.reset(seed=7)
+    >>> obs, reward, cost, terminated, truncated, info = env.step(env.action_space.sample())
+    """
 
     def step(self, action: Any) -> tuple:
         """Steps the environment."""
@@ -47,7 +68,14 @@ class Gymnasium2SafetyGymnasium(SafeWrapper):
 
 
 class SafeTimeLimit(SafeWrapper):
-    """Truncates an episode after ``max_episode_steps`` steps."""
+    """Truncates an episode after ``max_episode_steps`` steps.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafeTimeLimit(epo.make("SafetyPointGoal1-v0"), 2)
+    >>> obs, info = env.reset(seed=7)
+    >>> [env.step([1.0, 0.0])[4] for _ in range(2)]
+    [False, True]
+    """
 
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env)
@@ -69,6 +97,13 @@ class SafeAutoResetWrapper(SafeWrapper):
     """Resets an episode in the step in which it ends.
 
     The info of that step has the last observation as ``final_observation`` and the last info as ``final_info``.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafeTimeLimit(epo.make("SafetyPointGoal1-v0"), 1)
+    >>> env = safety_gymnasium.wrappers.SafeAutoResetWrapper(env)
+    >>> obs, info = env.reset(seed=7)
+    >>> sorted(env.step([1.0, 0.0])[5])
+    ['final_info', 'final_observation']
     """
 
     def step(self, action: Any) -> tuple:
@@ -82,7 +117,13 @@ class SafeAutoResetWrapper(SafeWrapper):
 
 
 class SafeRescaleAction(SafeWrapper):
-    """Maps actions from ``[min_action, max_action]`` to the bounds of the environment."""
+    """Maps actions from ``[min_action, max_action]`` to the bounds of the environment.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafeRescaleAction(epo.make("SafetyHumanoidVelocity-v1"), -1.0, 1.0)
+    >>> float(env.action_space.high[0]), float(env.env.action_space.high[0])
+    (1.0, 0.4)
+    """
 
     def __init__(self, env: Any, min_action: Any, max_action: Any) -> None:
         super().__init__(env)
@@ -101,7 +142,15 @@ class SafeRescaleAction(SafeWrapper):
 
 
 class SafeUnsqueeze(SafeWrapper):
-    """Makes one environment look like a vector of one: every result has a first axis of length 1."""
+    """Makes one environment look like a vector of one: every result has a first axis of length 1.
+
+    >>> import epo, epo.safety_gymnasium as safety_gymnasium
+    >>> env = safety_gymnasium.wrappers.SafeUnsqueeze(epo.make("SafetyPointGoal1-v0"))
+    >>> obs, info = env.reset(seed=7)
+    >>> obs, reward, cost, terminated, truncated, info = env.step([[1.0, 0.0]])
+    >>> obs.shape, cost.shape
+    ((1, 60), (1,))
+    """
 
     num_envs = 1
 

@@ -20,6 +20,13 @@ class SafetyVectorEnv(VecEnv):
     """Vector environment of a published task, stepped by native threads.
 
     ``info["final_observation"]`` has the last observation of episodes that ended, as in Safety-Gymnasium.
+
+    >>> import epo.safety_gymnasium as safety_gymnasium
+    >>> envs = safety_gymnasium.vector.SafetyVectorEnv("SafetyPointGoal1-v0", 2)
+    >>> obs, info = envs.reset(seed=7)
+    >>> obs, reward, cost, terminated, truncated, info = envs.step(envs.action_space.sample())
+    >>> obs.shape, cost.shape
+    ((2, 60), (2,))
     """
 
     is_vector_env = True
@@ -55,6 +62,11 @@ def make(
 
     With ``wrappers``, with ``max_episode_steps`` or with an id of :func:`epo.safety_gymnasium.register`, the
     environments are made one by one and stepped in turn.
+
+    >>> import epo.safety_gymnasium as safety_gymnasium
+    >>> envs = safety_gymnasium.vector.make("SafetyPointGoal1-v0", num_envs=4)
+    >>> envs.reset(seed=7)[0].shape
+    (4, 60)
     """
     native = env_id not in registry or "entry_point" not in registry[env_id]
     if native and wrappers is None and set(kwargs) <= {"physics", "copy", "threads", "render_mode"}:

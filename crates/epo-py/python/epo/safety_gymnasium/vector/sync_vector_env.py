@@ -15,6 +15,13 @@ class SafetySyncVectorEnv(gymnasium.vector.VectorEnv):
     """Steps environments in turn, in this process. ``step`` returns six values.
 
     An episode that ends is reset in the same step.
+
+    >>> import epo.safety_gymnasium as safety_gymnasium
+    >>> make = lambda: safety_gymnasium.make("SafetyPointGoal1-v0")
+    >>> envs = safety_gymnasium.vector.SafetySyncVectorEnv([make, make])
+    >>> obs, info = envs.reset(seed=7)
+    >>> obs, reward, cost, terminated, truncated, info = envs.step(envs.action_space.sample())
+    >>> envs.close()
     """
 
     is_vector_env = True
