@@ -250,6 +250,13 @@ function forget() {
   known.clear();
 }
 
+/** Forgets the curves, which are of another task. Without its ETag, the same answer is sent again. */
+function forgetCurves() {
+  [data.curves, data.penalty] = [null, null];
+  known.delete("curves");
+  known.delete("penalty");
+}
+
 // ---------------------------------------------------------------------------------------------------- what is shown
 
 function showOverview() {
@@ -543,7 +550,7 @@ byId("task").addEventListener("change", () => {
   clearZoom();
   view.groups = null;
   view.task = byId("task").value;
-  [data.curves, data.penalty] = [null, null]; // they are of the other task
+  forgetCurves();
   showCurves();
   changed();
 });
@@ -625,7 +632,7 @@ addEventListener("hashchange", () => {
   readAddress();
   if (view.q !== q || view.task !== task) {
     forget();
-    [data.curves, data.penalty] = [null, null];
+    forgetCurves();
   }
   if (tables.runs) tables.runs.sort = { key: view.sort, down: view.down };
   applyTheme();

@@ -8,6 +8,8 @@ first paint with 200 and 2,000 runs. `--only` runs one test, such as `pictures`,
 The program may have arguments: "target/release/epo dash --port 0 --quiet".
 """
 
+import functools
+import http.server
 import json
 import os
 import re
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 from pathlib import Path
@@ -246,21 +249,33 @@ def focus(browser, program, folder, make_runs, expect, shots):
     server.stop()
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 def from_another_page(browser, program, folder, make_runs, expect, shots):
     """Fails if a link on another page does not open the dashboard, or if the other page gets anything from it."""
-    make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 5)
-    server = Server(program, folder)
-    page = browser.new_page()
-    html = f"""<a href="{server.url}#theme=dark">dashboard</a><iframe src="{server.url}"></iframe><img src="{server.url}icon.svg">"""
-    page.route("http://other.example/", lambda route: route.fulfill(content_type="text/html", body=html))
-    page.goto("http://other.example/")
-    assert page.evaluate(f"fetch('{server.url}api/overview').then(() => 'read', () => 'refused')") == "refused"
-    assert page.evaluate("document.images[0].naturalWidth") == 0
-    assert "theme" not in page.frames[1].content(), page.frames[1].content()
-    page.click("a")
-    page.wait_for_selector(DRAWN)
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.close()
+    make_runs.write_run(folder / "runs", make_runs.TASKS[0], "epo", 0, 5)
+    server = Server(program, folder / "runs")
+    parts = f"""<a href="{server.url}#theme=dark">dashboard</a><iframe src="{server.url}"></iframe><img src="{server.url}icon.svg">"""
+    (folder / "index.html").write_text(f"<!doctype html><title>other</title>{parts}", encoding="utf-8")
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        for host in ["localhost", "127.0.0.1"]:  # another site, and another origin of the same site
+            page = browser.new_page()
+            page.goto(f"http://{host}:{other.server_port}/")
+            for mode in ["cors", "no-cors"]:
+                fetch = f"fetch('{server.url}api/overview', {{ mode: '{mode}' }}).then(() => 'read', () => 'refused')"
+                assert page.evaluate(fetch) == "refused", mode
+            assert page.evaluate("document.images[0].naturalWidth") == 0
+            assert "epo dash" not in page.frames[1].content(), page.frames[1].content()
+            page.click("a")
+            page.wait_for_selector(DRAWN)
+            expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+            page.close()
+        other.shutdown()
     server.stop()
 
 
@@ -304,7 +319,7 @@ def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
     def replay(link, name):
         with context.expect_page() as opened:
             link.click()
-        opened.value.wait_for_function("window.epoReplay && epoReplay.drawn > 0", timeout=120_000)
+        opened.value.wait_for_selector("#clock:not(:empty)", timeout=120_000)  # the first frame is drawn
         if shots:
             opened.value.evaluate("epoReplay.jump(1); epoReplay.draw()")
             opened.value.screenshot(path=shots / f"{name}-1280.png", full_page=True)
@@ -439,6 +454,10 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     expect(rows).to_have_count(1)
     page.keyboard.press("t")
     expect(rows).to_have_count(6)
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
+    # to another task and back before an answer comes: the curves must not stay empty
+    page.evaluate("for (const _ of [0, 1]) dispatchEvent(new KeyboardEvent('keydown', { key: 't' }))")
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
     page.keyboard.press("?")
     expect(page.locator("#paneltitle")).to_have_text("Help")
     page.keyboard.press("Escape")

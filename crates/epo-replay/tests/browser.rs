@@ -301,7 +301,7 @@ fn a_replay_of_training_says_above_the_scene_whether_it_is_exact() {
     let rows = epo_replay::training_episodes(dir.path(), &config).unwrap();
     // two episodes end in each epoch, and the actions of the costlier one are recorded
     let recorded = if rows[1].cost > rows[0].cost { 2 } else { 1 };
-    let checkpoint = "computed again from the checkpoint after 1 epochs";
+    let checkpoint = "computed again from the checkpoint after 1 epoch.";
     let values = "The values below are those of the critics after 2 epochs";
     for (row, exact, why) in
         [(3 - recorded, false, "not exactly"), (recorded, true, values), (rows.len(), true, checkpoint)]
