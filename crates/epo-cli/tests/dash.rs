@@ -89,7 +89,9 @@ fn the_printed_address_answers_also_if_the_port_is_in_use() {
 #[test]
 fn another_address_needs_a_token() {
     for (arguments, why) in [
-        (&["--bind", "0.0.0.0"][..], "a token is needed"),
+        (&["--bind", "0.0.0.0"][..], "--bind 0.0.0.0 needs a token"),
+        (&["--bind", "::1"], "--bind ::1 needs a token"),
+        (&["--bind", "127.0.0.2"], "--bind 127.0.0.2 needs a token"),
         (&["--bind", "0.0.0.0", "--token", "a b"], "letters, digits"),
         (&["--bind", "nowhere"], "invalid"),
         (&["--port", "70000"], "70000"),

@@ -32,9 +32,20 @@ fn a_page_and_a_picture_are_written_and_described() {
     let output = epo(dir.path(), &args);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let episode = &json["episodes"][0];
-    for key in
-        ["run", "task", "algo", "checkpoint", "hash", "policy", "physics", "seed", "exact", "what", "cost"]
-    {
+    for key in [
+        "run",
+        "task",
+        "algo",
+        "checkpoint",
+        "hash",
+        "policy",
+        "physics",
+        "seed",
+        "exact",
+        "actions",
+        "what",
+        "cost",
+    ] {
         assert!(!episode[key].is_null(), "{key}: {json}");
     }
     assert_eq!((&episode["exact"], &episode["length"]), (&Value::Bool(false), &Value::from(1000)));

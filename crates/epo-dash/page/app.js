@@ -1,7 +1,7 @@
 // The page: asks for new data about three times a second, shows it, and keeps the view in the address.
 
 import { CurvePanel, PlanePanel, look, theme } from "./charts.js";
-import { byId, count, el, number, percent, steps, swatch } from "./dom.js";
+import { byId, count, el, number, percent, replace, steps, swatch } from "./dom.js";
 import { Table, groupColumns, runColumns } from "./tables.js";
 
 const TICK = 350; // milliseconds between two questions
@@ -129,6 +129,9 @@ for (const panel of [...panels.main, panels.excess, ...panels.penalty]) {
   panel.tools.append(link);
 }
 
+const planeCsv = el("a", { className: "button", title: "Save the data of “Return against cost” as CSV", href: "api/runs.csv" }, "CSV");
+panels.plane.tools.append(planeCsv);
+
 const tables = {
   groups: new Table(byId("grouptable"), groupColumns(), { key: "label", down: false }, () => {}),
   /** @type {Table | null} */ runs: null,
@@ -247,6 +250,13 @@ function forget() {
   known.clear();
 }
 
+/** Forgets the curves, which are of another task. Without its ETag, the same answer is sent again. */
+function forgetCurves() {
+  [data.curves, data.penalty] = [null, null];
+  known.delete("curves");
+  known.delete("penalty");
+}
+
 // ---------------------------------------------------------------------------------------------------- what is shown
 
 function showOverview() {
@@ -312,19 +322,20 @@ function showEmpty() {
 
 function showGroups() {
   const list = groups();
-  byId("groups").replaceChildren(...list.map((/** @type {any} */ g) => {
-    const box = el("input", { type: "checkbox", checked: g.shown, onchange: () => choose(list, g.id, box.checked) });
-    box.dataset.group = g.id;
+  replace(byId("groups"), list.map((/** @type {any} */ g) => {
+    const box = el("input", { type: "checkbox", "data-group": g.id, onchange: () => choose(g.id, box.checked) });
     const info = g.training > 0 ? `n=${g.n}, ${g.training} live` : `n=${g.n}`;
-    return el("li", {}, el("label", { title: g.variant ?? g.label }, box, swatch(g), el("span", { className: "name" }, g.label), el("small", {}, info)));
+    return el("li", { "data-key": g.id }, el("label", { title: g.variant ?? g.label }, box, swatch(g), el("span", { className: "name" }, g.label), el("small", {}, info)));
   }));
+  const shown = new Set(list.filter((/** @type {any} */ g) => g.shown).map((/** @type {any} */ g) => g.id));
+  for (const box of byId("groups").querySelectorAll("input")) box.checked = shown.has(box.dataset.group);
   tables.groups.show(list);
   byId("grouphint").textContent = "Means over the last 10 % of each run's steps, then over the runs";
 }
 
-/** @param {any[]} list @param {string} id @param {boolean} on */
-function choose(list, id, on) {
-  view.groups = list.filter((g) => (g.id === id ? on : g.shown)).map((g) => g.id);
+/** @param {string} id @param {boolean} on */
+function choose(id, on) {
+  view.groups = groups().filter((/** @type {any} */ g) => (g.id === id ? on : g.shown)).map((/** @type {any} */ g) => g.id);
   changed();
 }
 
@@ -342,7 +353,7 @@ function showRuns() {
   const runs = shownRuns();
   tables.runs.show(runs);
   byId("runhint").textContent = `${count(runs.length, "run")} of this task; ${data.overview.total} in all`;
-  byId("runscsv").href = `api/runs.csv?${new URLSearchParams({ task: taskName(), q: view.q })}`;
+  byId("runscsv").href = planeCsv.href = `api/runs.csv?${new URLSearchParams({ task: taskName(), q: view.q })}`;
 }
 
 function showPlane() {
@@ -402,6 +413,9 @@ function openPanel(title, ...content) {
   if (!byId("panel").open) byId("panel").showModal();
 }
 
+/** Names of the sources of a replay's actions. @type {Record<string, string>} */
+const ACTIONS = { recorded: "recorded", checkpoint: "checkpoint", policy: "same seed" };
+
 /** Lists the episodes that ended in an epoch, or in the next one in which any did: an episode may be longer than an epoch. @param {{group?: string, run?: string, title: string}} whose @param {number} x */
 async function openEpisodes(whose, x) {
   const p = new URLSearchParams(whose.run ? { run: whose.run } : { group: whose.group ?? "", q: view.q });
@@ -421,13 +435,13 @@ async function openEpisodes(whose, x) {
       const limit = data.runs.get(e.run)?.limit ?? null;
       const replay = a.replays ? el("a", { href: `replay?${new URLSearchParams({ run: e.run, episode: String(e.episode.row) })}`, target: "_blank", rel: "noopener" }, "replay") : "–";
       const className = limit === null ? "n" : e.episode.cost <= limit ? "n good" : "n bad";
-      return el("tr", {}, el("td", {}, replay), el("td", {}, e.exact ? "exact" : "same seed"), el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)));
+      return el("tr", {}, el("td", {}, replay), el("td", {}, ACTIONS[e.actions]), el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)));
     };
     const heads = ["Cost", "Return", "Length", "Seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
       el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
-      ...(a.replays ? [el("p", { className: "hint" }, "exact: the replay repeats the actions of training. same seed: the run keeps no checkpoint of that epoch, so the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
+      ...(a.replays ? [el("p", { className: "hint" }, "The column Actions says what a replay shows. recorded: exactly the episode of training, by its recorded actions; each run records the costliest episode of every epoch. checkpoint: exactly the episode of training, computed again from a checkpoint. same seed: the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
       el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, el("th", {}, "Replay"), el("th", {}, "Actions"), ...heads)), el("tbody", {}, ...a.episodes.map(row))),
     );
@@ -536,7 +550,7 @@ byId("task").addEventListener("change", () => {
   clearZoom();
   view.groups = null;
   view.task = byId("task").value;
-  [data.curves, data.penalty] = [null, null]; // they are of the other task
+  forgetCurves();
   showCurves();
   changed();
 });
@@ -618,7 +632,7 @@ addEventListener("hashchange", () => {
   readAddress();
   if (view.q !== q || view.task !== task) {
     forget();
-    [data.curves, data.penalty] = [null, null];
+    forgetCurves();
   }
   if (tables.runs) tables.runs.sort = { key: view.sort, down: view.down };
   applyTheme();

@@ -19,6 +19,48 @@ export function el(tag, properties = {}, ...children) {
 }
 
 /**
+ * Makes `children` the children of `place`. What is equal stays in the document, so neither the keyboard focus nor a click
+ * that has begun is lost. Children are matched by `data-key`.
+ * @param {HTMLElement} place
+ * @param {HTMLElement[]} children
+ */
+export function replace(place, children) {
+  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+  const inside = focused !== null && focused !== place && place.contains(focused);
+  const old = new Map([...place.children].map((child) => [/** @type {HTMLElement} */ (child).dataset.key, child]));
+  children.forEach((child, i) => {
+    const before = old.get(child.dataset.key);
+    const node = before ? merged(before, child) : child;
+    if (place.children[i] !== node) place.insertBefore(node, place.children[i] ?? null);
+  });
+  while (place.children.length > children.length) place.lastElementChild?.remove();
+  if (!inside || focused === document.activeElement) return;
+  const next = focused.isConnected ? focused : /** @type {HTMLElement | null} */ (place.closest("[tabindex]"));
+  next?.focus({ preventScroll: true });
+}
+
+/**
+ * Returns `old`, changed to look like `fresh`, or `fresh` itself if the two differ in more than texts and attributes.
+ * @param {Node} old
+ * @param {Node} fresh
+ * @returns {Node}
+ */
+function merged(old, fresh) {
+  if (old.isEqualNode(fresh)) return old;
+  if (!(old instanceof HTMLElement && fresh instanceof HTMLElement) || old.tagName !== fresh.tagName) return fresh;
+  // a style cannot be copied as an attribute: the content security policy forbids it
+  if (old.childNodes.length !== fresh.childNodes.length || old.style.cssText !== fresh.style.cssText) return fresh;
+  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of fresh.getAttributeNames()) if (name !== "style") old.setAttribute(name, fresh.getAttribute(name) ?? "");
+  const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+  before.forEach((child, i) => {
+    const node = merged(child, after[i]);
+    if (node !== child) child.replaceWith(node);
+  });
+  return old;
+}
+
+/**
  * Returns the element with an id of index.html.
  * @param {string} id
  * @returns {any}

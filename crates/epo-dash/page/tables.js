@@ -1,6 +1,6 @@
 // The tables below the charts.
 
-import { count, el, interval, number, percent, steps, swatch } from "./dom.js";
+import { count, el, interval, number, percent, replace, steps, swatch } from "./dom.js";
 
 /**
  * @typedef {{key: string, title: string, hint?: string, numeric?: boolean, value: (row: any) => any, cell?: (row: any) => Node | string, className?: (row: any) => string}} Column
@@ -57,10 +57,8 @@ export class Table {
       if (this.columns[i].key === column.key) head.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.run;
-    const line = (/** @type {any} */ row) => el("tr", {}, ...this.columns.map((c) => el("td", { className: `${c.numeric ? "n" : ""} ${c.className?.(row) ?? ""}`.trim() }, c.cell ? c.cell(row) : show(c.value(row)))));
-    this.body.replaceChildren(...sorted.slice(0, this.most).map(line));
-    if (focused) /** @type {HTMLElement | null} */ (this.body.querySelector(`[data-run="${CSS.escape(focused)}"]`))?.focus();
+    const line = (/** @type {any} */ row) => el("tr", { "data-key": row.id }, ...this.columns.map((c) => el("td", { className: `${c.numeric ? "n" : ""} ${c.className?.(row) ?? ""}`.trim() }, c.cell ? c.cell(row) : show(c.value(row)))));
+    replace(this.body, sorted.slice(0, this.most).map(line));
     this.more.hidden = sorted.length <= this.most;
     this.more.textContent = `Show more: ${count(sorted.length - this.most, "run")} not shown`;
   }

@@ -5,10 +5,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use epo_report::actions;
 use rustix::fs::OFlags;
 
 /// Maximum size of a configuration, evaluation or manifest, in bytes; larger files are not read.
 const MOST_TEXT: u64 = 1 << 20;
+/// Maximum size of a checkpoint that is replayed, in bytes. A replay takes a multiple of it in memory.
+const MOST_CHECKPOINT: u64 = 32 << 20;
 
 /// A run folder below a folder that the user named.
 #[derive(Clone, Debug)]
@@ -81,7 +84,7 @@ impl Folder {
     }
 
     /// Refuses a folder in which a file that a replay reads is neither a regular file nor a folder, for example a link.
-    /// The error is a full sentence.
+    /// Also refuses a folder with a checkpoint that is too large. The error is a full sentence.
     pub(crate) fn check_for_replay(&self) -> Result<(), String> {
         let wrong = |path: &Path| {
             let name = path.strip_prefix(&self.dir).unwrap_or(path).display().to_string();
@@ -91,7 +94,8 @@ impl Folder {
         if !whole.starts_with(&self.root) {
             return Err("The run cannot be replayed: it is outside the folders that are shown.".into());
         }
-        let mut paths = vec![self.dir.join("config.toml"), self.dir.join("episodes.csv")];
+        let files = ["config.toml", "episodes.csv", actions::FILE];
+        let mut paths: Vec<PathBuf> = files.iter().map(|name| self.dir.join(name)).collect();
         let mut folders = vec![self.dir.join("checkpoint")];
         while let Some(folder) = folders.pop() {
             match folder.symlink_metadata() {
@@ -99,9 +103,21 @@ impl Folder {
                 about if !about.as_ref().is_ok_and(Metadata::is_dir) => return Err(wrong(&folder)),
                 _ => {}
             }
+            let mut size: u64 = 0;
             for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok).take(1000) {
                 let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_dir { folders.push(entry.path()) } else { paths.push(entry.path()) }
+                if is_dir {
+                    folders.push(entry.path())
+                } else {
+                    paths.push(entry.path())
+                }
+                size = size.saturating_add(entry.metadata().map_or(0, |about| about.len()));
+            }
+            if size > MOST_CHECKPOINT {
+                return Err(format!(
+                    "The run cannot be replayed here: a checkpoint has {size} bytes, and at most {MOST_CHECKPOINT} are \
+                     read. Use `epo replay` on the command line."
+                ));
             }
         }
         for path in paths {

@@ -2,6 +2,10 @@
 //!
 //! A page of another site can make the browser send requests to 127.0.0.1. Such a request has a foreign `Origin`, or a
 //! foreign `Host` if the site's name is made to point to 127.0.0.1 (DNS rebinding). Both are refused on every route.
+//!
+//! A request without an `Origin` may also come from another site, for example for an image. Browsers mark it with
+//! `Sec-Fetch-Site`, and it is refused too. There is one exception: a link on another page may open the dashboard in a
+//! tab. The other page can neither read that tab nor put it into a frame, and the page itself shows nothing to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,8 +45,14 @@ impl Guard {
         Self { address, token }
     }
 
-    /// Checks a request. `query` is the part of its address after `?`.
-    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap, query: &str) -> Result<(), Refusal> {
+    /// Checks a request. `path` and `query` are the parts of its address before and after `?`.
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        path: &str,
+        query: &str,
+    ) -> Result<(), Refusal> {
         let text = |name| -> Result<Option<&str>, Refusal> {
             let mut all = headers.get_all(name).iter();
             let first = all.next().map(|value| value.to_str().map_err(|_| FOREIGN_HOST)).transpose()?;
@@ -55,7 +65,9 @@ impl Guard {
         if text(header::ORIGIN)?.is_some_and(|origin| !own(origin)) {
             return Err(FOREIGN_ORIGIN);
         }
-        if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
+        let foreign =
+            headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
+        if foreign && !(path == "/" && opens_a_tab(headers)) {
             return Err(FOREIGN_ORIGIN);
         }
         if method != Method::GET && method != Method::HEAD {
@@ -90,6 +102,15 @@ impl Guard {
             }
         }
     }
+}
+
+/// Whether the browser asks for a page that it shows in a tab, not for a part of another page or a frame in it.
+fn opens_a_tab(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &str| {
+        let mut all = headers.get_all(name).iter();
+        all.next().is_some_and(|v| v == value) && all.next().is_none()
+    };
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
 fn both_loopback(a: IpAddr, b: IpAddr) -> bool {
@@ -129,7 +150,7 @@ mod tests {
             let name: axum::http::HeaderName = name.parse().unwrap();
             map.append(name, value.parse().unwrap());
         }
-        guard.check(&Method::GET, &map, query)
+        guard.check(&Method::GET, &map, "/api/run", query)
     }
 
     /// This test fails if only the name, only the port, or only a prefix of the host is compared.
@@ -177,6 +198,39 @@ mod tests {
         }
     }
 
+    /// This test fails if a link on another page does not open the dashboard, or if another page can get more than that.
+    #[test]
+    fn a_link_on_another_page_opens_the_page_and_nothing_else() {
+        let guard = Guard::new("127.0.0.1:7070".parse().unwrap(), None);
+        let own = ("host", "127.0.0.1:7070");
+        let site = ("sec-fetch-site", "cross-site");
+        let (mode, dest) = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"));
+        let with = |path: &str, headers: &[(&str, &str)]| {
+            let parse = |(name, value): &(&str, &str)| {
+                let name: axum::http::HeaderName = name.parse().unwrap();
+                (name, value.parse::<axum::http::HeaderValue>().unwrap())
+            };
+            guard.check(&Method::GET, &headers.iter().map(parse).collect(), path, "")
+        };
+        assert_eq!(with("/", &[own, site, mode, dest]), Ok(()));
+        assert_eq!(with("/", &[own, ("sec-fetch-site", "same-site"), mode, dest]), Ok(()));
+        for path in ["/replay", "/api/overview", "/app.js", "//", "/."] {
+            assert_eq!(with(path, &[own, site, mode, dest]), Err(FOREIGN_ORIGIN), "{path}");
+        }
+        for other in [
+            &[own, site][..],
+            &[own, site, mode],
+            &[own, site, dest],
+            &[own, site, mode, ("sec-fetch-dest", "iframe")],
+            &[own, site, ("sec-fetch-mode", "no-cors"), dest],
+            &[own, site, mode, dest, ("origin", "http://evil.example")],
+            &[own, site, mode, dest, ("origin", "null")],
+        ] {
+            assert_eq!(with("/", other), Err(FOREIGN_ORIGIN), "{other:?}");
+        }
+        assert_eq!(with("/", &[("host", "evil.example:7070"), site, mode, dest]), Err(FOREIGN_HOST));
+    }
+
     #[test]
     fn the_token_may_come_in_three_ways() {
         let guard = Guard::new("10.0.0.5:7070".parse().unwrap(), Some("abc".into()));
@@ -209,8 +263,8 @@ mod tests {
         for method in
             [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH, Method::TRACE]
         {
-            assert_eq!(guard.check(&method, &map, ""), Err(WRONG_METHOD));
+            assert_eq!(guard.check(&method, &map, "/", ""), Err(WRONG_METHOD));
         }
-        assert_eq!(guard.check(&Method::HEAD, &map, ""), Ok(()));
+        assert_eq!(guard.check(&Method::HEAD, &map, "/", ""), Ok(()));
     }
 }

@@ -1,6 +1,6 @@
 //! Routes, headers and connections.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,6 +15,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use epo_report::actions::{self, Places};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
@@ -25,6 +26,7 @@ use crate::Replays;
 use crate::answer::{self, Sending};
 use crate::curves::{self, CurvesQuery};
 use crate::episodes::{Episode, Episodes};
+use crate::folder::Folder;
 use crate::guard::{COOKIE, Guard};
 use crate::store::{Store, read};
 use crate::view::{self, Filter, OverviewQuery, RunsQuery};
@@ -61,7 +63,7 @@ pub struct Options {
     pub bind: IpAddr,
     /// Port; 0 takes any free one. Default: 7070.
     pub port: u16,
-    /// Text that every request must carry. Needed for any address but a loopback one.
+    /// Text that every request must carry. Needed for any address but 127.0.0.1.
     pub token: Option<String>,
 }
 
@@ -74,8 +76,8 @@ impl Default for Options {
 /// Reason why the dashboard does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DashboardError {
-    /// An address that others can reach is given without a token.
-    #[error("--bind {0} lets other machines in, so a token is needed: add --token TEXT")]
+    /// An address other than 127.0.0.1 is given without a token.
+    #[error("--bind {0} needs a token, because only 127.0.0.1 is served without one: add --token TEXT")]
     NeedsToken(IpAddr),
     /// The token has a character that an address or a cookie cannot hold, or is empty.
     #[error("the token may hold only letters, digits, `-` and `_`, and at least one of them")]
@@ -128,7 +130,7 @@ impl Dashboard {
     /// Takes a port: the given one, or the next free one if it is in use.
     pub fn bind(options: &Options, replays: Option<Arc<dyn Replays>>) -> Result<Self, DashboardError> {
         let token = options.token.clone();
-        if !options.bind.is_loopback() && token.is_none() {
+        if options.bind != Ipv4Addr::LOCALHOST && token.is_none() {
             return Err(DashboardError::NeedsToken(options.bind));
         }
         let safe = |token: &String| {
@@ -368,7 +370,8 @@ const NO_RUN: &str = "There is no such run. It may have been deleted.";
 /// Refuses requests that [`Guard`] does not accept, and adds the headers of every answer.
 async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let mut response = match app.guard.check(request.method(), request.headers(), &query) {
+    let guard = app.guard.check(request.method(), request.headers(), request.uri().path(), &query);
+    let mut response = match guard {
         Ok(()) => {
             app.store.ask();
             next.run(request).await
@@ -602,6 +605,15 @@ fn epochs_before(episode: &Episode, steps_per_epoch: f64) -> u64 {
     ((episode.step - 1.0) / steps_per_epoch).max(0.0) as u64
 }
 
+/// Returns the rows of those of `episodes` whose actions are recorded in the run folder.
+fn recorded_rows(folder: &Folder, episodes: &[Episode]) -> BTreeSet<u64> {
+    let (first, last) = (episodes.iter().map(|e| e.row).min(), episodes.iter().map(|e| e.row).max());
+    let (Some(first), Some(last)) = (first, last) else { return BTreeSet::new() };
+    let Ok(Some((file, _))) = folder.open(actions::FILE) else { return BTreeSet::new() };
+    let places = Places::new(&file).ok().flatten().into_iter().flatten().map_while(Result::ok);
+    places.map(|place| place.row).take_while(|&row| row <= last).filter(|&row| row >= first).collect()
+}
+
 /// Episodes of the epoch that contains a number of steps, in one run or in all runs of a group, the costliest first.
 fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, String> {
     let table = app.store.table();
@@ -626,10 +638,13 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
         epochs.push(epoch);
         match app.episodes.find(&id, &folder, from, to) {
             Ok(found) => {
-                let kept = folder.checkpoints();
-                let exact =
-                    |e: &Episode| length.is_some_and(|length| kept.contains(&epochs_before(e, length)));
-                rows.extend(found.into_iter().map(|e| (id.clone(), seed, exact(&e), e)));
+                let (kept, recorded) = (folder.checkpoints(), recorded_rows(&folder, &found));
+                let actions = |e: &Episode| match length {
+                    Some(length) if kept.contains(&epochs_before(e, length)) => "checkpoint",
+                    _ if recorded.contains(&e.row) => "recorded",
+                    _ => "policy",
+                };
+                rows.extend(found.into_iter().map(|e| (id.clone(), seed, actions(&e), e)));
             }
             Err(e) => problems.push(e),
         }
@@ -638,8 +653,8 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
     problems.dedup();
     rows.sort_by(|a, b| b.3.cost.total_cmp(&a.3.cost).then(a.1.cmp(&b.1)).then(a.3.row.cmp(&b.3.row)));
     let total = rows.len();
-    let rows = rows.into_iter().take(MOST_EPISODES).map(|(run, seed, exact, episode)| {
-        serde_json::json!({"run": run, "seed": seed, "exact": exact, "episode": episode})
+    let rows = rows.into_iter().take(MOST_EPISODES).map(|(run, seed, actions, episode)| {
+        serde_json::json!({"run": run, "seed": seed, "actions": actions, "episode": episode})
     });
     Ok(serde_json::json!({
         "epochs": [epochs.iter().min(), epochs.iter().max()],

@@ -49,6 +49,8 @@ pub(crate) struct Table {
     pub(crate) groups: Vec<Group>,
     /// For each run: the index of its group; `None` if the run cannot be read.
     pub(crate) group_of: Vec<Option<usize>>,
+    /// For each run: the version in which it came into its group.
+    pub(crate) grouped: Vec<u64>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -338,10 +340,55 @@ impl Store {
         drop(settings);
         drop(identities);
         drop(guards);
+        let before = self.table();
+        let ids = table.by_id.iter().map(|(id, &i)| (i, id));
+        let mut grouped = vec![version; group_of.len()];
+        for (i, id) in ids {
+            let Some(&old) = before.by_id.get(id) else { continue };
+            let group_then = before.group_of.get(old).copied().flatten().map(|g| &before.groups[g].id);
+            if group_then == group_of[i].map(|g: usize| &groups[g].id) {
+                grouped[i] = before.grouped[old];
+            }
+        }
         let tasks: BTreeSet<&String> = groups.iter().map(|g| &g.task).collect();
         write(&self.tasks).extend(tasks.into_iter().map(|task| (task.clone(), version)));
-        (table.groups, table.group_of) = (groups, group_of);
+        (table.groups, table.group_of, table.grouped) = (groups, group_of, grouped);
         *write(&self.table) = Arc::new(table);
         self.version.store(version, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::view::{OverviewQuery, overview};
+
+    /// This test fails if a client that asked while a run was being read is never told its group.
+    #[test]
+    fn a_run_that_comes_into_a_group_later_is_sent_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("a");
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("config.toml"), "[run").unwrap(); // the run is being written
+        fs::write(run.join("progress.csv"), "Metrics/EpRet,Metrics/EpCost,TotalEnvSteps\n1,2,100\n").unwrap();
+        let store = Store::new(vec![dir.path().to_owned()]);
+        store.search();
+        let ask = |since: u64| overview(&store, &OverviewQuery { since, ..OverviewQuery::default() });
+
+        fs::write(run.join("config.toml"), "[run]\ntask = \"T\"\nalgo = \"epo\"\nseed = 0\nlimit = 5.0\n")
+            .unwrap();
+        let table = store.table();
+        assert!(store.refresh_these(&table, &[0]));
+        let early = ask(0);
+        assert!(early["runs"][0]["task"] == "T" && early["runs"][0]["group"].is_null(), "{early}");
+        store.publish(table.ungrouped(), store.version() + 1);
+        let late = ask(early["version"].as_u64().unwrap());
+        assert!(late["runs"][0]["group"].is_string(), "{late}");
+        assert_eq!(late["runs"][0]["group"], late["tasks"][0]["groups"][0]["id"]);
+        // nothing is sent again without a reason
+        store.publish(store.table().ungrouped(), store.version() + 1);
+        assert_eq!(ask(late["version"].as_u64().unwrap())["runs"], serde_json::json!([]));
     }
 }

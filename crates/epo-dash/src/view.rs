@@ -96,7 +96,7 @@ pub(crate) fn overview(store: &Store, query: &OverviewQuery) -> Value {
     let mut total = 0;
     for i in 0..table.runs.len() {
         let run = read(&table.runs[i]);
-        let new = run.changed > query.since || query.since == 0;
+        let new = run.changed.max(table.grouped[i]) > query.since || query.since == 0;
         if !filter.keeps(&run, label_of(&table, i)) {
             if new {
                 gone.push(run.id.clone());

@@ -1,13 +1,15 @@
 """Tests of the dashboard's page in a real browser: headless Chromium, driven by Playwright.
 
-    python3 crates/epo-dash/tests/browser.py target/debug/examples/serve [--shots DIR] [--big] [--only NAME]
+    python3 crates/epo-dash/tests/browser.py target/debug/examples/serve [--epo PROGRAM] [--shots DIR] [--big] [--only NAME]
 
-The script installs what it needs: Playwright into a virtual environment below `target/`, and Chromium with `apt-get` if
+`--epo target/debug/epo` also tests the real program: it trains a run, and clicks from its curve to a replay. The script installs what it needs: Playwright into a virtual environment below `target/`, and Chromium with `apt-get` if
 it may. Where it cannot, it says so in one line and succeeds. `--shots` saves screenshots. `--big` also measures the
 first paint with 200 and 2,000 runs. `--only` runs one test, such as `pictures`, or only the first paints: `--only big`.
 The program may have arguments: "target/release/epo dash --port 0 --quiet".
 """
 
+import functools
+import http.server
 import json
 import os
 import re
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 from pathlib import Path
@@ -141,7 +144,9 @@ def main():
     with tempfile.TemporaryDirectory() as tmp, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=flags)
         only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-        tests = [empty_folder, live, look_around, links, many_groups, sweeps, pictures, hostile, server_gone]
+        tests = [empty_folder, live, focus, look_around, links, from_another_page, many_groups, sweeps, pictures, hostile, server_gone]
+        if "--epo" in sys.argv:
+            tests.append(from_curve_to_cause)
         for test in [t for t in tests if only in ("", t.__name__)]:
             folder = Path(tmp) / test.__name__
             folder.mkdir()
@@ -199,6 +204,159 @@ def live(browser, program, folder, make_runs, expect, shots):
     expect(page.locator("#live")).to_contain_text("1 training · 1 done")
     watch.check()
     page.context.close()
+    server.stop()
+
+
+def focus(browser, program, folder, make_runs, expect, shots):
+    """Fails if new rows take the keyboard focus away, or put another element under a mouse button that is pressed."""
+    for algo in ["epo", "ppo-lag"]:
+        run, curve = make_runs.write_run(folder, make_runs.TASKS[0], algo, 0, 3, planned=400)
+    server = Server(program, folder)
+    page, watch = open_page(browser.new_context(), server.url)
+    expect(page.locator("#groups li")).to_have_count(2)
+    row = page.locator("#runtable tr", has_text="PPO-Lag")
+
+    def more(epoch):
+        with open(run / "progress.csv", "a", encoding="utf-8") as file:
+            file.write(curve.row() + "\n")
+        expect(row).to_contain_text(f"{epoch * 32} k")
+
+    epoch = 3
+    for selector in ["#groups input", "#runtable button[data-run]", "#runtable th button", "#chart-main .chart", "#filter"]:
+        target = page.locator(selector).last
+        target.evaluate("e => { e.focus(); window.focused = e; }")
+        for _ in range(2):
+            epoch += 1
+            more(epoch)
+        assert page.evaluate("window.focused.isConnected && document.activeElement === window.focused"), selector
+    # a click whose button goes down before new rows and up after them
+    page.evaluate("scrollTo(0, 0)")
+    box = page.locator("#groups input").last.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    epoch += 1
+    more(epoch)
+    page.mouse.up()
+    expect(page.locator("#groups input").last).not_to_be_checked()
+    expect(page.locator("#chart-main .chart").first).not_to_have_attribute("aria-label", re.compile("PPO-Lag"))
+    # the run with the focus is deleted: the focus stays at the table
+    page.locator("#runtable button[data-run]").last.focus()
+    shutil.rmtree(run.parent)
+    expect(page.locator("#runtable tbody tr")).to_have_count(1, timeout=15_000)
+    assert page.evaluate("document.activeElement.id") == "runtable"
+    watch.check()
+    page.context.close()
+    server.stop()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def from_another_page(browser, program, folder, make_runs, expect, shots):
+    """Fails if a link on another page does not open the dashboard, or if the other page gets anything from it."""
+    make_runs.write_run(folder / "runs", make_runs.TASKS[0], "epo", 0, 5)
+    server = Server(program, folder / "runs")
+    parts = f"""<a href="{server.url}#theme=dark">dashboard</a><iframe src="{server.url}"></iframe><img src="{server.url}icon.svg">"""
+    (folder / "index.html").write_text(f"<!doctype html><title>other</title>{parts}", encoding="utf-8")
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        for host in ["localhost", "127.0.0.1"]:  # another site, and another origin of the same site
+            page = browser.new_page()
+            page.goto(f"http://{host}:{other.server_port}/")
+            for mode in ["cors", "no-cors"]:
+                fetch = f"fetch('{server.url}api/overview', {{ mode: '{mode}' }}).then(() => 'read', () => 'refused')"
+                assert page.evaluate(fetch) == "refused", mode
+            assert page.evaluate("document.images[0].naturalWidth") == 0
+            assert "epo dash" not in page.frames[1].content(), page.frames[1].content()
+            page.click("a")
+            page.wait_for_selector(DRAWN)
+            expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+            page.close()
+        other.shutdown()
+    server.stop()
+
+
+def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
+    """Fails if, with the real program, a curve does not appear while a run trains, or a click on it does not lead to the
+    replay of exactly the costliest episode of that epoch, with its costs where they were paid."""
+    epo = str(Path(sys.argv[sys.argv.index("--epo") + 1]).resolve())
+    settings = ["train.envs=2", "train.steps_per_epoch=4000", "train.passes=2", "train.hidden=[16]", "train.final_eval_episodes=0"]
+    command = [epo, "train", "SafetyPointGoal1-v0", "--physics", "fast", "--steps", "60000", "--seed", "3", "--quiet", "--runs", folder]
+    server = Server(f"{epo} dash --port 0 --quiet", folder)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    watch = Watch(page, server.url)
+    page.goto(server.url)
+    expect(page.locator("#empty")).to_contain_text("There are no runs yet")
+    training = subprocess.Popen([*command, *(part for setting in settings for part in ("--set", setting))])
+    page.wait_for_selector(DRAWN, timeout=60_000)
+    expect(page.locator("#runtable .state.training")).to_have_count(1)
+    seen = int(page.get_attribute("#chart-main .chart", "data-drawn"))
+    assert training.wait(timeout=300) == 0
+    expect(page.locator("#runtable .state.done")).to_have_count(1, timeout=15_000)
+    assert int(page.get_attribute("#chart-main .chart", "data-drawn")) > seen, "the curve grew while the run trained"
+
+    # a click in the middle of the run: its checkpoint is gone
+    run = next(folder.glob("*/*/episodes.csv")).parent
+    rows = [line.split(",") for line in (run / "episodes.csv").read_text().splitlines()[1:]]
+    box = page.locator("#chart-main .chart").nth(1).bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#episodes tbody tr")
+    listed = page.locator("#episodes tbody tr")
+    first = listed.first.locator("td").all_inner_texts()
+    epoch = int(re.search(r"episodes of epoch (\d+)", page.inner_text("#paneltitle"))[1])
+    ended = [i + 1 for i, row in enumerate(rows) if (int(row[0]) - 1) // 4000 == epoch]
+    costliest = max(ended, key=lambda i: (float(rows[i - 1][3]), -i))
+    assert 3 < epoch < 12 and int(first[-1]) == costliest and float(first[2]) == float(rows[costliest - 1][3]), (first, epoch)
+    assert first[1] == "recorded" and listed.last.locator("td").nth(1).inner_text() == "same seed", first
+    if shots:
+        shots.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=shots / "episodes-1280.png")
+
+    def replay(link, name):
+        with context.expect_page() as opened:
+            link.click()
+        opened.value.wait_for_selector("#clock:not(:empty)", timeout=120_000)  # the first frame is drawn
+        if shots:
+            opened.value.evaluate("epoReplay.jump(1); epoReplay.draw()")
+            opened.value.screenshot(path=shots / f"{name}-1280.png", full_page=True)
+            opened.value.evaluate("epoReplay.seek(0); epoReplay.draw()")
+        return opened.value
+
+    exact = replay(listed.first.locator("a"), "replay-recorded")
+    expect(exact.locator("#notice")).to_contain_text("This is exactly the episode of training. Its actions were recorded")
+    expect(exact.locator("#facts")).to_contain_text(f"cost {float(rows[costliest - 1][3]):g} of 25")
+    data = json.loads(exact.inner_text("#data") or exact.locator("#data").text_content())
+    about = data["episodes"][0][0]["about"]
+    assert about["return"] == float(rows[costliest - 1][2]) and about["cost"] == float(rows[costliest - 1][3]), about
+    assert about["cost"] > 0, "choose a seed with a cost in that epoch"
+    marks = exact.evaluate("[...document.querySelectorAll('#marks i')].map(i => Number(i.dataset.first))")
+    costs = exact.evaluate("Array.from(new Float32Array(Uint8Array.from(atob(JSON.parse(document.getElementById('data').textContent).episodes[0][0].costs), c => c.charCodeAt(0)).buffer))")
+    assert marks == [t + 1 for t, c in enumerate(costs) if c > 0 and (t == 0 or costs[t - 1] <= 0)], marks
+    assert sum(costs) == about["cost"], sum(costs)
+    picture = "(f) => { epoReplay.seek(f); epoReplay.draw(); return document.querySelector('#stage canvas').toDataURL() }"
+    assert exact.evaluate(picture, 0) != exact.evaluate(picture, 500), "the pixels change over time"
+    exact.keyboard.press("n")
+    expect(exact.locator("#hud .paid").first).to_contain_text("cost 1: hazards")
+    exact.close()
+
+    other = replay(listed.last.locator("a"), "replay-same-seed")
+    expect(other.locator("#notice")).to_contain_text("This is not exactly the recorded episode")
+    expect(other.locator("#notice code")).to_contain_text("--retrain")
+    other.close()
+
+    # the whole run: its costliest evaluation episodes, and where on the floor costs were paid
+    page.keyboard.press("Escape")
+    page.locator("#runtable button[data-run]").first.click()
+    whole = replay(page.locator("#panelbody a", has_text="Replay the costliest"), "replay-worst")
+    expect(whole.locator("#map")).to_be_visible()
+    expect(whole.locator("#maptext")).to_contain_text("100 evaluation episodes")
+    whole.close()
+    watch.check()
+    context.close()
     server.stop()
 
 
@@ -296,6 +454,10 @@ def look_around(browser, program, folder, make_runs, expect, shots):
     expect(rows).to_have_count(1)
     page.keyboard.press("t")
     expect(rows).to_have_count(6)
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
+    # to another task and back before an answer comes: the curves must not stay empty
+    page.evaluate("for (const _ of [0, 1]) dispatchEvent(new KeyboardEvent('keydown', { key: 't' }))")
+    expect(page.locator("#chart-main .chart").first).to_have_attribute("aria-label", re.compile("EPO "))
     page.keyboard.press("?")
     expect(page.locator("#paneltitle")).to_have_text("Help")
     page.keyboard.press("Escape")
@@ -325,9 +487,11 @@ def look_around(browser, program, folder, make_runs, expect, shots):
         page.locator("#chart-main a", has_text="CSV").nth(1).click()
     lines = Path(csv.value.path()).read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("task,algorithm,quantity,") and len(lines) == 61, lines[:2]
-    with page.expect_download() as csv:
-        page.locator("#runscsv").click()
-    assert len(Path(csv.value.path()).read_text(encoding="utf-8").splitlines()) == 7
+    for link in ["#runscsv", "#chart-safety .card:first-child a"]:
+        with page.expect_download() as csv:
+            page.locator(link).click()
+        assert len(Path(csv.value.path()).read_text(encoding="utf-8").splitlines()) == 7
+    assert page.locator(".card").count() == page.locator(".card .tools button").count() == page.locator(".card .tools a").count()
 
     # one run
     page.locator("#runtable button[data-run]").first.click()

@@ -1,4 +1,4 @@
-"""Burdens the dashboard: 10,000 runs, files of 1 GB, 1,000 clients that do not read.
+"""Burdens the dashboard: 10,000 runs, files of 1 GB, replays of hostile folders, 1,000 clients that do not read.
 
     python3 crates/epo-dash/tests/heavy.py target/release/epo [--only NAME]
 
@@ -9,11 +9,13 @@ are written to a temporary folder (TMPDIR), which needs 3 GB.
 import json
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -130,6 +132,46 @@ def a_gigabyte(program, folder):
         server.check("files of 1 GB", f"{entry['epochs']:,} epochs read in {seconds:.1f} s, episodes in {index:.1f} s")
 
 
+def hostile_replays(program, folder):
+    """Replays of a run with an episodes.csv of 1 GB, of one with a row of 1 GB, and of one that asks for huge networks."""
+    settings = ["train.envs=2", "train.steps_per_epoch=2000", "train.passes=1", "train.hidden=[8]", "train.final_eval_episodes=0"]
+    command = [program, "train", "SafetyPointGoal1-v0", "--physics", "fast", "--steps", "4000", "--quiet", "--runs", folder]
+    subprocess.run([*command, *(part for setting in settings for part in ("--set", setting))], check=True)
+    long = next(folder.glob("*/*/episodes.csv")).parent
+    others = {"hidden": long.with_name("hidden"), "row": long.with_name("row")}
+    for other in others.values():
+        shutil.copytree(long, other)
+    config = (others["hidden"] / "config.toml").read_text(encoding="utf-8")
+    hostile = config.replace("hidden = [8]", "hidden = [8, 65536, 65536, 65536]")
+    assert config != hostile
+    (others["hidden"] / "config.toml").write_text(hostile, encoding="utf-8")
+    rows = 4
+    with open(long / "episodes.csv", "a", encoding="utf-8") as file:
+        while file.tell() < 1e9:
+            block = [f"{4000 + 500 * (rows + i)},{i % 2},12.3456,{i % 97},1000\n" for i in range(10_000)]
+            file.write("".join(block))
+            rows += len(block)
+    with open(others["row"] / "episodes.csv", "a", encoding="utf-8") as file:
+        for _ in range(1000):
+            file.write("9" * 1_000_000)
+    with Server(program, folder) as server:
+        overview, _ = server.loaded(3)
+        ids = {Path(run["name"]).name: run["id"] for run in overview["runs"]}
+        begun = time.monotonic()
+        page = server.get(f"replay?run={ids[long.name]}&episode={rows}")
+        seconds = time.monotonic() - begun
+        assert b"This is not exactly" in page and b"epo-replay" in page, page[:500]
+        for name, episode, word in [("hidden", 1, "policy.1.weight has the shape"), ("row", 3, "too long")]:
+            try:
+                page = server.get(f"replay?run={ids[name]}&episode={episode}").decode()
+            except urllib.error.HTTPError as error:
+                page = error.read().decode()
+            assert word in page, (name, page[:500])
+        server.slowest = 0.0
+        server.get("api/overview")
+        server.check("hostile replays", f"row {rows:,} of a file of 1 GB in {seconds:.1f} s")
+
+
 def a_thousand_clients(program, folder):
     """1,000 clients that ask for large answers and do not read them, and others that ask and read."""
     pairs = [(task, algo) for task in make_runs.TASKS for algo in make_runs.ALGOS]
@@ -159,7 +201,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     program = str(Path(sys.argv[1]).resolve())
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    for test in (ten_thousand_runs, a_gigabyte, a_thousand_clients):
+    for test in (ten_thousand_runs, a_gigabyte, hostile_replays, a_thousand_clients):
         if only in ("", test.__name__):
             with tempfile.TemporaryDirectory() as folder:
                 test(program, Path(folder))

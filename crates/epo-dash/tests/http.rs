@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use epo_dash::{Dashboard, DashboardError, Episode, Options, Replays, routes};
+use epo_report::actions;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -402,9 +403,9 @@ fn the_progress_of_a_sweep_raises_the_version() {
     );
 }
 
-/// This test fails if a replay is made of files outside the run folder.
+/// This test fails if a replay is made of files outside the run folder, or of a checkpoint that fills the memory.
 #[test]
-fn a_run_with_links_is_not_replayed() {
+fn a_run_with_links_or_a_huge_checkpoint_is_not_replayed() {
     let server = start();
     let outside = server.runs.parent().unwrap().join("outside");
     fs::create_dir_all(outside.join("000001")).unwrap();
@@ -419,6 +420,7 @@ fn a_run_with_links_is_not_replayed() {
         ("c", "checkpoint/000001/manifest.json", "manifest.json"),
         ("d", "episodes.csv", "episodes.csv"),
         ("e", "config.toml", "config.toml"),
+        ("f", "actions.bin", "episodes.csv"),
     ];
     for (run, name, target) in links {
         let link = write_run(&server.runs, run, "epo", 0, "1,30,1000,1,100,0.5\n").join(name);
@@ -426,14 +428,25 @@ fn a_run_with_links_is_not_replayed() {
         let _ = fs::remove_file(&link);
         std::os::unix::fs::symlink(outside.join(target), &link).unwrap();
     }
-    let good = write_run(&server.runs, "good", "epo", 0, "1,30,1000,1,100,0.5\n");
-    fs::create_dir_all(good.join("checkpoint/000001")).unwrap();
-    fs::write(good.join("checkpoint/000001/manifest.json"), "{}").unwrap();
-    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 6 && o["loading"] == 0);
+    for run in ["good", "large"] {
+        let checkpoint =
+            write_run(&server.runs, run, "epo", 0, "1,30,1000,1,100,0.5\n").join("checkpoint/000001");
+        fs::create_dir_all(&checkpoint).unwrap();
+        fs::write(checkpoint.join("manifest.json"), "{}").unwrap();
+        let tensors = fs::File::create(checkpoint.join("tensors.safetensors")).unwrap();
+        tensors.set_len(if run == "large" { 1 << 30 } else { 1000 }).unwrap();
+    }
+    let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 8 && o["loading"] == 0);
     for run in all["runs"].as_array().unwrap() {
         let answer = get(server.address, &format!("/replay?run={}", run["id"].as_str().unwrap()));
         let want = if run["name"] == "good" { 200 } else { 404 };
         assert_eq!(answer.status, want, "{}: {}", run["name"], answer.text());
+        assert_eq!(
+            answer.text().contains("a checkpoint has 1073741826 bytes"),
+            run["name"] == "large",
+            "{}",
+            answer.text()
+        );
     }
 }
 
@@ -452,17 +465,30 @@ fn episodes_obey_the_filter_and_say_whether_their_replay_is_exact() {
         appear(&dir, &[("config.toml", config), ("progress.csv", rows), ("episodes.csv", episodes)]);
         fs::create_dir_all(dir.join("checkpoint/000001")).unwrap();
         fs::create_dir_all(dir.join("checkpoint/000002")).unwrap();
+        let mut actions = actions::MAGIC.to_vec();
+        actions.extend(actions::record(1, 0, &[0.5; 50]).unwrap());
+        actions.extend(actions::record(3, 1, &[0.5; 50]).unwrap());
+        fs::write(dir.join(actions::FILE), &actions[..actions.len() - 200 * seed as usize]).unwrap();
     }
     let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 2 && o["loading"] == 0);
     let group = all["tasks"][0]["groups"][0]["id"].as_str().unwrap();
     let list = |rest: &str| {
         let got = get(server.address, &format!("/api/episodes?group={group}&{rest}")).json();
         let rows = got["episodes"].as_array().unwrap().clone();
-        rows.iter().map(|e| (e["seed"].as_u64().unwrap(), e["exact"].as_bool().unwrap())).collect::<Vec<_>>()
+        let of = |e: &Value| (e["seed"].as_u64().unwrap(), e["actions"].as_str().unwrap().to_owned());
+        rows.iter().map(of).collect::<Vec<_>>()
     };
-    assert_eq!(list("steps=200"), [(0, true), (1, true), (0, true), (1, true)]);
-    assert_eq!(list("steps=200&q=seed=1"), [(1, true), (1, true)]);
-    assert_eq!(list("steps=100&q=seed=1"), [(1, false)], "its policy is in no checkpoint");
+    let of = |seed: u64, actions: &str| (seed, actions.to_owned());
+    let (checkpoint, recorded, policy) = ("checkpoint", "recorded", "policy");
+    let both = [of(0, checkpoint), of(1, checkpoint), of(0, checkpoint), of(1, checkpoint)];
+    assert_eq!(list("steps=200"), both);
+    assert_eq!(list("steps=200&q=seed=1"), both[..2].iter().map(|_| of(1, checkpoint)).collect::<Vec<_>>());
+    assert_eq!(list("steps=100"), [of(0, recorded), of(1, recorded)], "no checkpoint has the policy");
+    for seed in 0..2 {
+        fs::remove_dir_all(server.runs.join(format!("s{seed}/checkpoint"))).unwrap();
+    }
+    // the file of seed 1 ends within its second record; the same question would get the answer that is kept
+    assert_eq!(list("steps=199"), [of(0, recorded), of(1, policy), of(0, policy), of(1, policy)]);
 }
 
 #[test]
@@ -471,6 +497,13 @@ fn the_printed_address_is_one_that_other_machines_can_use() {
         Options { bind: "0.0.0.0".parse().unwrap(), port: 0, token: Some("x".into()), ..Options::default() };
     let url = Dashboard::bind(&open, None).unwrap().url();
     assert!(!url.contains("//0.0.0.0"), "{url}");
+}
+
+/// Headers that a browser sends if a user clicks on a link on another site.
+fn link() -> [(&'static str, String); 3] {
+    let headers =
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")];
+    headers.map(|(name, value)| (name, value.to_owned()))
 }
 
 /// This test fails if a route is not checked, or if the check leaves out one of the headers.
@@ -493,6 +526,8 @@ fn foreign_hosts_and_origins_are_refused_on_every_route() {
         vec![("Host", own.clone()), ("Origin", format!("https://{own}"))],
         vec![("Host", own.clone()), ("Sec-Fetch-Site", "cross-site".into())],
         vec![("Host", own.clone()), ("Sec-Fetch-Site", "same-site".into())],
+        [("Host", elsewhere.clone())].into_iter().chain(link()).collect(),
+        [("Host", own.clone()), ("Origin", "http://evil.example".into())].into_iter().chain(link()).collect(),
     ];
     let all = routes();
     assert!(all.len() > 12, "{all:?}");
@@ -507,6 +542,11 @@ fn foreign_hosts_and_origins_are_refused_on_every_route() {
             let answer = send(server.address, &request(method, path, &[("Host", &own)])).unwrap();
             assert_eq!(answer.status, 405, "{method} {path}");
         }
+        // a link on another page may open the page itself
+        let linked: Vec<_> = [("Host", own.clone())].into_iter().chain(link()).collect();
+        let linked: Vec<_> = linked.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let answer = send(server.address, &request("GET", path, &linked)).unwrap();
+        assert_eq!(answer.status, if path == "/" { 200 } else { 403 }, "{path}");
         let answer = get(server.address, path);
         assert_eq!(answer.header("access-control-allow-origin"), None);
         let policy =
@@ -538,8 +578,10 @@ fn with_a_token_nothing_is_shown_without_it() {
     assert!(cookie.starts_with("epo_dash_token=s3cret; HttpOnly; SameSite=Strict"), "{cookie}");
     assert_eq!(get(address, "/?token=S3cret").status, 401);
 
-    let open = Options { bind: "0.0.0.0".parse().unwrap(), port: 0, ..Options::default() };
-    assert!(matches!(Dashboard::bind(&open, None), Err(DashboardError::NeedsToken(_))));
+    for other in ["0.0.0.0", "::1", "127.0.0.2"] {
+        let open = Options { bind: other.parse().unwrap(), port: 0, ..Options::default() };
+        assert!(matches!(Dashboard::bind(&open, None), Err(DashboardError::NeedsToken(_))), "{other}");
+    }
     let bad = Options { token: Some("a&b".into()), port: 0, ..Options::default() };
     assert!(matches!(Dashboard::bind(&bad, None), Err(DashboardError::BadToken)));
 }

@@ -63,6 +63,7 @@ impl Snapshot {
     fn restore(loaded: LoadedCheckpoint, run: &ResolvedRun, spec: &EnvSpec) -> Result<Self, String> {
         let (state, tensors) = from_files(&loaded.files)?;
         let (hidden, critics, seed) = (&run.train.hidden, run.algo.cost_critics(), run.run.seed);
+        tensors.check_widths(spec.obs_len, hidden)?; // before memory is taken for networks of these widths
         let mut agent = Agent::new(spec.obs_len, &spec.action, hidden, hidden, critics, seed);
         let mut algorithm = run.build().map_err(|e| e.to_string())?;
         let mut normalizer = Normalizer::new(spec.obs_len);

@@ -182,15 +182,7 @@ impl Learner<'_> {
         let find = |name: &str| tensors.f32.get(name).map(Vec::as_slice);
         self.agent.load(find, &state.adam).map_err(|e| e.to_string())?;
         for tensor in self.agent.tensors() {
-            let got = tensors.shapes.get(&tensor.name);
-            if got != Some(&tensor.shape) {
-                return Err(format!(
-                    "{} has the shape {:?}, but the configuration needs {:?}",
-                    tensor.name,
-                    got.map_or(&[][..], Vec::as_slice),
-                    tensor.shape
-                ));
-            }
+            tensors.check_shape(&tensor.name, &tensor.shape)?;
         }
         self.agent.scales = state.scales;
         self.algorithm.restore(&state.algorithm).map_err(|e| e.to_string())?;
@@ -200,6 +192,23 @@ impl Learner<'_> {
 }
 
 impl Tensors {
+    /// Returns an error if the tensor `name` does not have this shape.
+    fn check_shape(&self, name: &str, shape: &[usize]) -> Result<(), String> {
+        let got = self.shapes.get(name).map_or(&[][..], Vec::as_slice);
+        match got == shape {
+            true => Ok(()),
+            false => Err(format!("{name} has the shape {got:?}, but the configuration needs {shape:?}")),
+        }
+    }
+
+    /// Returns an error if the hidden layers of the policy do not have the widths `hidden`.
+    pub(crate) fn check_widths(&self, obs_len: usize, hidden: &[usize]) -> Result<(), String> {
+        let inputs = std::iter::once(obs_len).chain(hidden.iter().copied());
+        inputs.zip(hidden).enumerate().try_for_each(|(layer, (inputs, outputs))| {
+            self.check_shape(&format!("policy.{layer}.weight"), &[inputs, *outputs])
+        })
+    }
+
     /// Returns the normaliser of observations with `obs_len` entries. `seen` is the number of observations it has seen.
     pub(crate) fn normalizer(&self, seen: u64, obs_len: usize) -> Result<Normalizer, String> {
         let part = |name: &str| match self.f64.get(name) {

@@ -64,7 +64,7 @@ use crate::episodes::{CostRule, Episode, EpisodeWindow};
 use crate::evaluate::{ActionMode, EvalPlan, Watch, evaluate};
 use crate::lock::RunLock;
 use crate::ranks::{Ranks, agree};
-use crate::record::{EpochRecord, Recorder, Row};
+use crate::record::{EpisodeActions, EpochRecord, Recorder, Row, one_epoch_in};
 use crate::{LabError, state};
 
 pub use crate::lifecycle::ResumeOptions;
@@ -188,9 +188,13 @@ impl Trainer<'_> {
             epoch_s: clock.elapsed().as_secs_f64(),
             total_s: self.elapsed,
         };
+        let longest = self.spec().max_steps.min(10_000); // environments of users may have no limit
+        let one_in = one_epoch_in(self.epochs(), longest * self.agent.policy.action_len());
+        let costliest = self.collector.costliest(&record.finished);
+        let costliest = costliest.map(|(index, actions)| EpisodeActions { index, actions, one_in });
         let Some(folder) = &mut self.folder else { return Ok(None) };
         folder.lock.check_place()?; // a moved folder would still get rows, but no checkpoints
-        folder.recorder.record(&record, &self.episodes, &report).map(Some)
+        folder.recorder.record(&record, &self.episodes, &report, costliest).map(Some)
     }
 
     /// Plays the evaluation episodes if an evaluation is due after this epoch.

@@ -132,8 +132,8 @@ fn run(
 }
 
 /// Everything in a run folder that repetitions of a run share.
-fn record(dir: &Path) -> (Vec<Vec<String>>, String) {
-    (rows(dir), std::fs::read_to_string(dir.join("episodes.csv")).unwrap())
+fn record(dir: &Path) -> (Vec<Vec<String>>, [Vec<u8>; 2]) {
+    (rows(dir), ["episodes.csv", "actions.bin"].map(|name| std::fs::read(dir.join(name)).unwrap()))
 }
 
 /// This test fails if an environment is stepped by no rank or by two, if the parts of the batch are put in

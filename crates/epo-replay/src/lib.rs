@@ -38,6 +38,7 @@ pub use training::{TrainingEpisode, training_episodes};
 
 use cost_map::{CostRecorder, Places};
 use recording::{Actions, LearnedState, record};
+use training::training_episode;
 
 /// Environments that an evaluation steps side by side. It decides which seeds the episodes have.
 use epo_lab::evaluate::WIDTH;
@@ -105,6 +106,36 @@ impl Request {
     }
 }
 
+/// Where the actions of an episode come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionSource {
+    /// The policy of the checkpoint chose them for this replay.
+    Policy,
+    /// They are those of training, computed again from the checkpoint before the epoch in which the episode ended.
+    Checkpoint,
+    /// They are those of training, from `actions.bin`.
+    Recorded,
+    /// They are those of training, computed again by repeating the training.
+    Retrained,
+}
+
+impl ActionSource {
+    /// Whether these are exactly the actions of training.
+    pub fn is_exact(self) -> bool {
+        self != Self::Policy
+    }
+
+    /// Name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Checkpoint => "checkpoint",
+            Self::Recorded => "recorded",
+            Self::Retrained => "retrained",
+        }
+    }
+}
+
 /// One episode of one policy, with its description for the page.
 #[derive(Clone, Debug)]
 pub struct PlayedEpisode {
@@ -124,8 +155,8 @@ pub struct PlayedEpisode {
     pub physics: Physics,
     /// One sentence that says which episode this is.
     pub what: String,
-    /// Whether these are exactly the actions of training.
-    pub exact: bool,
+    /// Where the actions come from.
+    pub actions: ActionSource,
     /// The row of `episodes.csv` that was asked for, if the episode is one of training.
     pub recorded: Option<TrainingEpisode>,
     /// Command that repeats the recorded episode exactly, if this is not an exact repetition and there is such a command.
@@ -259,13 +290,13 @@ impl Side {
                     request.seed
                 );
                 let recording = self.play_evaluation(number, request)?;
-                Ok(self.played(request.mode, what, false, recording))
+                Ok(self.played(request.mode, what, recording))
             }
             Choice::Seed(seed) => {
                 let what = format!("The episode with seed {seed}.");
                 let mut stream = Stream::new(seed, Purpose::Evaluation, 1 << 31);
                 let recording = self.record(seed, request.mode, &mut stream)?;
-                Ok(self.played(request.mode, what, false, recording))
+                Ok(self.played(request.mode, what, recording))
             }
             Choice::Training { row, retrain } => self.play_training(row, retrain, request, watch),
             Choice::Worst(_) | Choice::Best(_) => unreachable!("a ranking is resolved into episodes"),
@@ -298,11 +329,10 @@ impl Side {
         request: &Request,
         watch: &Watch,
     ) -> Result<PlayedEpisode, LabError> {
-        let episodes = training_episodes(&self.dir, &self.run)?;
-        let Some(episode) = row.checked_sub(1).and_then(|i| episodes.get(i)).copied() else {
-            let why = format!("episodes.csv has the rows 1 to {}", episodes.len());
-            return Err(ConfigError::Value { key: "--training".to_owned(), got: row.to_string(), why }.into());
-        };
+        let episode = training_episode(&self.dir, &self.run, row)?.map_err(|rows| {
+            let why = format!("episodes.csv has the rows 1 to {rows}");
+            ConfigError::Value { key: "--training".to_owned(), got: row.to_string(), why }
+        })?;
         let TrainingEpisode { env, number, step, .. } = episode;
         let which = format!(
             "Training episode of row {row}: environment {env}, episode {number}, ended at step {step}."
@@ -314,15 +344,21 @@ impl Side {
                 continue; // a damaged one; the newest intact one has been read already
             };
             if training::is_in_next_epoch(&episode, &snapshot, &self.run)
-                && let Some(recording) = training::repeat(&mut training_env, &episode, &snapshot, &self.run)?
+                && let Some(recording) =
+                    training::repeat(&mut training_env, &episode, &snapshot, &self.run, watch)?
             {
-                return Ok(self.repeated(which, episode, snapshot, recording));
+                return Ok(self.repeated(which, episode, ActionSource::Checkpoint, &snapshot, recording));
             }
+        }
+        let recorded = training::repeat_recorded(&self.dir, &mut training_env, &episode, &self.snapshot)?;
+        if let Some(recording) = recorded {
+            return Ok(self.repeated(which, episode, ActionSource::Recorded, &self.snapshot, recording));
         }
         if retrain {
             let snapshot = self.train_again(&episode, watch)?;
-            if let Some(recording) = training::repeat(&mut training_env, &episode, &snapshot, &self.run)? {
-                return Ok(self.repeated(which, episode, snapshot, recording));
+            let recording = training::repeat(&mut training_env, &episode, &snapshot, &self.run, watch)?;
+            if let Some(recording) = recording {
+                return Ok(self.repeated(which, episode, ActionSource::Retrained, &snapshot, recording));
             }
         }
         let mut stream = Stream::new(episode.seed, Purpose::Evaluation, 1 << 31);
@@ -330,10 +366,10 @@ impl Side {
         let why = if retrain {
             "Repeating the training gave another episode, so another version trained this run."
         } else {
-            "The run keeps no checkpoint from which its actions can be computed again; --retrain repeats the training."
+            "The run has neither its actions nor a checkpoint from which they follow; --retrain repeats the training."
         };
         let what = format!("{which} Same seed and layout, played by the policy of this checkpoint. {why}");
-        let played = self.played(request.mode, what, false, recording);
+        let played = self.played(request.mode, what, recording);
         let run = played.run.replace('\'', "'\\''");
         let command = (!retrain).then(|| format!("epo replay '{run}' --training {row} --retrain"));
         Ok(PlayedEpisode { recorded: Some(episode), command, ..played })
@@ -361,23 +397,32 @@ impl Side {
         Snapshot::read(dir.path(), &self.run, self.env.spec(), None)
     }
 
+    /// Describes an exact repetition of a training episode. The critics are those of `snapshot`.
     fn repeated(
         &self,
         which: String,
         episode: TrainingEpisode,
-        snapshot: Snapshot,
+        actions: ActionSource,
+        snapshot: &Snapshot,
         recording: Recording,
     ) -> PlayedEpisode {
+        let how = match actions {
+            ActionSource::Recorded => "recorded during training",
+            ActionSource::Retrained => "computed by repeating the training",
+            ActionSource::Checkpoint | ActionSource::Policy => {
+                "computed from the checkpoint before the epoch"
+            }
+        };
         let what = format!(
-            "{which} These are exactly the actions of training: return, cost and length are those of the row."
+            "{which} These are exactly the actions of training, {how}: return, cost and length are those of the row."
         );
-        let played = self.played(ActionMode::Sampled, what, true, recording);
+        let played = self.played(ActionMode::Sampled, what, recording);
         let (checkpoint, hash) = (snapshot.loaded.number, short(&snapshot.loaded.hash));
         let physics = self.run.run.physics;
-        PlayedEpisode { checkpoint, hash, physics, recorded: Some(episode), ..played }
+        PlayedEpisode { checkpoint, hash, physics, actions, recorded: Some(episode), ..played }
     }
 
-    fn played(&self, mode: ActionMode, what: String, exact: bool, recording: Recording) -> PlayedEpisode {
+    fn played(&self, mode: ActionMode, what: String, recording: Recording) -> PlayedEpisode {
         PlayedEpisode {
             run: printable(&self.dir.display().to_string()).into_owned(),
             algo: self.run.run.algo.clone(),
@@ -387,7 +432,7 @@ impl Side {
             mode,
             physics: self.physics,
             what,
-            exact,
+            actions: ActionSource::Policy,
             recorded: None,
             command: None,
             recording,

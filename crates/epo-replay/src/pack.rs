@@ -17,11 +17,11 @@ use crate::{PlayedEpisode, Replay};
 pub(crate) fn document(replay: &Replay) -> Value {
     let episodes: Vec<Value> =
         replay.episodes.iter().map(|sides| sides.iter().map(played).collect()).collect();
-    json!({ "format": "epo-replay", "version": 1, "episodes": episodes, "map": replay.map })
+    json!({ "format": "epo-replay", "version": 1, "episodes": episodes, "map": replay.map, "notes": replay.notes })
 }
 
 fn played(played: &PlayedEpisode) -> Value {
-    let PlayedEpisode { run, algo, limit, checkpoint, hash, mode, physics, what, exact, .. } = played;
+    let PlayedEpisode { run, algo, limit, checkpoint, hash, mode, physics, what, actions, .. } = played;
     let PlayedEpisode { recorded, command, recording, .. } = played;
     let ended = match recording.outcome {
         Outcome::Terminated => "terminated",
@@ -30,7 +30,7 @@ fn played(played: &PlayedEpisode) -> Value {
     let mut packed = pack(recording);
     packed["about"] = json!({
         "run": run, "algo": algo, "limit": limit, "checkpoint": checkpoint, "hash": hash, "policy": mode.label(),
-        "physics": physics.to_string(), "what": what, "exact": exact, "command": command, "task": recording.task,
+        "physics": physics.to_string(), "what": what, "actions": actions.name(), "command": command, "task": recording.task,
         "recorded": recorded.map(|row| json!({ "return": row.ret, "cost": row.cost, "length": row.length })),
         "seed": recording.seed.to_string(), "return": recording.ret(), "cost": recording.cost(), "ended": ended,
     });

@@ -194,6 +194,8 @@ fn the_page_works_in_a_browser() {
 
     browser.open(&shown, "", [700, 500], false);
     assert_eq!(browser.evaluate("epoReplay.webgl"), json!(true), "three dimensions");
+    let notes = browser.evaluate("document.getElementById('notes').textContent");
+    assert!(notes.as_str().unwrap().contains("0.3.0"), "the note about the version is shown: {notes}");
     let (first, colours) = browser.pixels(0);
     assert!(colours > 100, "{colours} colours");
     assert_eq!(browser.pixels(0).0, first, "the same frame gives the same pixels");
@@ -288,16 +290,22 @@ fn a_browser_without_webgl_shows_two_dimensions_and_says_so() {
     browser.screenshot("pair-2d");
 }
 
-/// This test fails if the page shows another episode than the recorded one without saying so above the scene, if a link
-/// to a frame needs a new page, or if a map without costs looks like a map.
+/// This test fails if the page does not say above the scene whether it shows the recorded episode, and how, if a link to a
+/// frame needs a new page, or if a map without costs looks like a map.
 #[test]
-fn an_inexact_replay_says_so_above_the_scene() {
+fn a_replay_of_training_says_above_the_scene_whether_it_is_exact() {
     let Some(mut browser) = Browser::start(&[]) else { return };
     let dir = tempfile::tempdir().unwrap();
     let set = ["run.steps=2000", "train.steps_per_epoch=1000", "train.envs=2", "train.passes=1"];
     let config = run(dir.path(), "SafetyPointCircle1-v0", &set, true);
     let rows = epo_replay::training_episodes(dir.path(), &config).unwrap();
-    for (row, exact) in [(1, false), (rows.len(), true)] {
+    // two episodes end in each epoch, and the actions of the costlier one are recorded
+    let recorded = if rows[1].cost > rows[0].cost { 2 } else { 1 };
+    let checkpoint = "computed again from the checkpoint after 1 epoch.";
+    let values = "The values below are those of the critics after 2 epochs";
+    for (row, exact, why) in
+        [(3 - recorded, false, "not exactly"), (recorded, true, values), (rows.len(), true, checkpoint)]
+    {
         let choice = Choice::Training { row, retrain: false };
         let mut shown = replay(&Request { choice, ..Request::new(dir.path()) });
         shown.map = Some(epo_replay::CostMap {
@@ -311,14 +319,17 @@ fn an_inexact_replay_says_so_above_the_scene() {
         let notice = "(() => { const n = document.getElementById('notice'), s = document.getElementById('stage'); \
             return [n.hidden, n.textContent, n.getBoundingClientRect().bottom <= s.getBoundingClientRect().top] })()";
         let got = browser.evaluate(notice);
-        assert_eq!(got[0], json!(exact), "row {row}: {got}");
+        let text = got[1].as_str().unwrap();
+        assert_eq!((&got[0], &got[2]), (&json!(false), &json!(true)), "above the scene: {got}");
+        assert_eq!(text.contains("This is exactly the episode of training"), exact, "row {row}: {text}");
+        assert!(text.contains(why), "row {row}: {text}");
         if !exact {
-            let text = got[1].as_str().unwrap();
-            let recorded = format!("cost {}, {} steps. Replayed", rows[0].cost, rows[0].length);
-            assert!(text.contains(&recorded) && text.contains("--training 1 --retrain"), "{text}");
-            assert_eq!(got[2], json!(true), "above the scene");
-            browser.screenshot("inexact-400");
+            let (cost, length) = (rows[row - 1].cost, rows[row - 1].length);
+            let recorded = format!("cost {cost}, {length} steps. Replayed");
+            let command = format!("--training {row} --retrain");
+            assert!(text.contains(&recorded) && text.contains(&command), "{text}");
         }
+        browser.screenshot(&format!("training-400-{row}"));
         assert_eq!(browser.evaluate("epoReplay.frame"), json!(3));
         browser.evaluate("location.hash = 'frame=40'; new Promise(done => setTimeout(done, 200))");
         assert_eq!(browser.evaluate("epoReplay.frame"), json!(40));

@@ -11,7 +11,7 @@ use common::{old_run, replay, run};
 use epo_core::Env;
 use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate, load_policy};
 use epo_lab::runs::{read_config, task_maker};
-use epo_replay::{Choice, Recording, Request, Theme, training_episodes};
+use epo_replay::{ActionSource, Choice, Recording, Request, Theme, training_episodes};
 use epo_tasks::Physics;
 
 /// Steps a fresh environment with the recorded actions and compares every pose, reward and cost.
@@ -105,15 +105,37 @@ fn an_episode_of_training_is_repeated_action_by_action() {
         let choice = Choice::Training { row, retrain };
         replay(&Request { choice, ..Request::new(dir.path()) }).episodes.remove(0).remove(0)
     };
-    for (row, retrain, exact) in [(6, false, true), (1, false, false), (1, true, true), (4, true, true)] {
+    // the costliest episode of each epoch is recorded; the last epoch follows from a checkpoint
+    let costliest = |first: usize| if rows[first].cost > rows[first - 1].cost { first + 1 } else { first };
+    let (recorded, other) = (costliest(1), 3 - costliest(1));
+    use ActionSource::{Checkpoint, Policy, Recorded, Retrained};
+    for (row, retrain, source) in [
+        (6, false, Checkpoint),
+        (recorded, false, Recorded),
+        (costliest(3), true, Recorded),
+        (other, false, Policy),
+        (other, true, Retrained),
+    ] {
         let played = shown(row, retrain);
-        let (want, got) = (&rows[row - 1], &played.recording);
-        assert_eq!((played.exact, got.seed), (exact, want.seed), "row {row}: {}", played.what);
+        let (want, got, exact) = (&rows[row - 1], &played.recording, source.is_exact());
+        assert_eq!((played.actions, got.seed), (source, want.seed), "row {row}: {}", played.what);
         assert_eq!((got.ret(), got.cost()) == (want.ret, want.cost), exact, "row {row}");
         assert_eq!((played.recorded.as_ref(), played.command.is_none()), (Some(want), exact), "row {row}");
         check_states(got, Physics::Published);
     }
-    assert!(shown(1, false).what.contains("--retrain"), "{}", shown(1, false).what);
+    assert!(shown(other, false).what.contains("--retrain"), "{}", shown(other, false).what);
+
+    // recorded actions that are damaged are not shown as the episode
+    let log = dir.path().join("actions.bin");
+    let whole = fs::read(&log).unwrap();
+    let mut damaged = whole.clone();
+    damaged[8 + 16 + 3] ^= 0x80; // the sign of the first number
+    fs::write(&log, &damaged).unwrap();
+    assert_eq!(shown(recorded, false).actions, Policy);
+    fs::write(&log, &whole[..whole.len() / 8]).unwrap();
+    assert_eq!(shown(recorded, false).actions, Policy);
+    fs::remove_file(&log).unwrap();
+    assert_eq!(shown(recorded, false).actions, Policy);
 
     // a record that this program did not write
     let file = dir.path().join("episodes.csv");
@@ -122,8 +144,8 @@ fn an_episode_of_training_is_repeated_action_by_action() {
     let cells: Vec<&str> = last.split(',').collect();
     fs::write(&file, format!("{before}\n{},{},0.125,{},{}\n", cells[0], cells[1], cells[3], cells[4]))
         .unwrap();
-    assert!(!shown(6, false).exact);
-    assert!(!shown(6, true).exact);
+    assert_eq!(shown(6, false).actions, Policy);
+    assert_eq!(shown(6, true).actions, Policy);
     // a row that is being written does not exist yet, and a damaged one is named
     fs::write(&file, format!("{before}\n{},{}", cells[0], cells[1])).unwrap();
     assert_eq!(training_episodes(dir.path(), &config).unwrap().len(), 5);
@@ -132,6 +154,27 @@ fn an_episode_of_training_is_repeated_action_by_action() {
     assert!(error.contains("row 6"), "{error}");
     let missing = Request { choice: Choice::Training { row: 0, retrain: false }, ..Request::new(dir.path()) };
     assert!(epo_replay::replay(&missing, &Watch::default()).is_err());
+    fs::write(&file, text).unwrap();
+    let missing = Request { choice: Choice::Training { row: 7, retrain: false }, ..missing };
+    let error = epo_replay::replay(&missing, &Watch::default()).unwrap_err().to_string();
+    assert!(error.contains("episodes.csv has the rows 1 to 6"), "{error}");
+}
+
+/// This test fails if memory is taken for networks that the configuration asks for and the checkpoint does not have.
+#[test]
+fn a_configuration_with_huge_networks_is_refused_before_memory_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), "SafetyPointGoal1-v0", &["train.envs=1"], false);
+    let file = dir.path().join("config.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let hostile = text.replace("hidden = [8]", "hidden = [8, 65536, 65536]");
+    assert_ne!(text, hostile);
+    fs::write(&file, hostile).unwrap();
+    let error = epo_replay::replay(&Request::new(dir.path()), &Watch::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("policy.1.weight has the shape [8, 2], but the configuration needs [8, 65536]"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -695,6 +695,7 @@
 
   // ---- page -----------------------------------------------------------------------------------------------------
 
+  const epochs = (/** @type {any} */ side) => (side.about.checkpoint === 1 ? "1 epoch" : `${side.about.checkpoint} epochs`);
   function describe() {
     const a = sides[0].about;
     element("task").textContent = a.task;
@@ -703,16 +704,25 @@
     what.textContent = "";
     sides.forEach((/** @type {any} */ s, /** @type {number} */ i) => {
       const name = sides.length === 2 ? (i ? "B: " : "A: ") : "";
-      const text = `${name}${s.about.what} Algorithm ${s.about.algo}, checkpoint after ${s.about.checkpoint} epochs (${s.about.hash}), ${s.about.policy}, ${s.about.physics} physics, seed ${s.about.seed}. The episode was ${s.about.ended} after ${s.steps} steps. Run folder: ${s.about.run}`;
+      const whose = s.about.actions === "recorded" ? "The values are those of the critics after" : "Checkpoint after";
+      const text = `${name}${s.about.what} Algorithm: ${s.about.algo}. ${whose} ${epochs(s)} (${s.about.hash}). Actions: ${s.about.policy}. Physics: ${s.about.physics}. Seed: ${s.about.seed}. The episode was ${s.about.ended} after ${s.steps} steps. Run folder: ${s.about.run}`;
       what.appendChild(Object.assign(document.createElement("p"), { textContent: text }));
     });
-    const notice = element("notice"), { recorded, exact, command } = a;
-    notice.hidden = !recorded || exact;
-    notice.textContent = "";
-    if (!notice.hidden) {
-      notice.append(
-        Object.assign(document.createElement("b"), { textContent: "This is not exactly the recorded episode. " }),
-        `Recorded in training: return ${round(recorded.return)}, cost ${round(recorded.cost)}, ${recorded.length} steps. Replayed here: return ${round(a.return)}, cost ${round(a.cost)}, ${sides[0].steps} steps. The seed and the layout are the same; the actions are those of the policy after ${a.checkpoint} epochs. `,
+    const notice = element("notice"), { recorded, actions, command } = a;
+    const exact = actions !== "policy";
+    const strong = (/** @type {string} */ textContent) => Object.assign(document.createElement("b"), { textContent });
+    notice.hidden = !recorded;
+    notice.className = exact ? "exact" : "";
+    if (recorded && exact) {
+      notice.replaceChildren(strong("This is exactly the episode of training. "), /** @type {Record<string, string>} */ ({
+        recorded: `Its actions were recorded during training. The values below are those of the critics after ${epochs(sides[0])}.`,
+        checkpoint: `Its actions were computed again from the checkpoint after ${epochs(sides[0])}.`,
+        retrained: "Its actions were computed again by repeating the training.",
+      })[actions]);
+    } else if (recorded) {
+      notice.replaceChildren(
+        strong("This is not exactly the recorded episode. "),
+        `Recorded in training: return ${round(recorded.return)}, cost ${round(recorded.cost)}, ${recorded.length} steps. Replayed here: return ${round(a.return)}, cost ${round(a.cost)}, ${sides[0].steps} steps. The seed and the layout are the same; the actions are those of the policy after ${epochs(sides[0])}. `,
         command ? "This command repeats the recorded episode exactly: " : "Repeating the training gave another episode, so another version trained this run.",
         command ? Object.assign(document.createElement("code"), { textContent: command }) : "",
       );
@@ -829,6 +839,7 @@
     if (stage.clientWidth !== width) { width = stage.clientWidth; describe(); buildLanes(); }
     ask();
   }).observe(stage);
+  element("notes").replaceChildren(...data.notes.map((/** @type {string} */ note) => Object.assign(document.createElement("p"), { textContent: `Note: ${note}.` })));
   showMap();
   rebuild();
   seek(Number(wish.get("frame")) || 0);

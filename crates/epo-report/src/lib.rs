@@ -9,6 +9,7 @@
 //! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit.
 //! A figure with smoothed costs says so.
 
+pub mod actions;
 mod curves;
 pub mod date;
 mod equal_cost;

@@ -3,9 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use epo_dash::{Dashboard, DashboardError, Episode, Options, Replays};
-use epo_replay::Choice;
+use epo_lab::evaluate::Watch;
+use epo_replay::{Choice, Request};
 
 use crate::exit::{Code, Exit};
 use crate::output;
@@ -19,7 +23,7 @@ pub(crate) struct Args {
     /// Port of the page; if it is in use, the next free one is taken. 0 takes any free port
     #[arg(long, default_value_t = 7070)]
     port: u16,
-    /// Address to listen on; any other than 127.0.0.1 lets other machines in and needs --token
+    /// Address to listen on; any other than 127.0.0.1 needs --token
     #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     bind: IpAddr,
     /// Text that every visitor must know: letters, digits, `-` and `_`. It is part of the printed address
@@ -33,6 +37,9 @@ pub(crate) struct Args {
 /// Number of episodes that a replay without a chosen episode shows.
 const WORST: usize = 3;
 
+/// Longest time that a replay may take. It only ends replays of folders that are made to take long.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// The replays of `epo replay`.
 struct EpisodeReplays;
 
@@ -42,7 +49,18 @@ impl Replays for EpisodeReplays {
             Some(episode) => Choice::Training { row: episode.row as usize, retrain: false },
             None => Choice::Worst(WORST),
         };
-        epo_replay::html(run, None, choice).map_err(|e| e.to_string())
+        let watch = Watch::default();
+        let stop = Arc::clone(&watch.stop);
+        let (done, waiting) = mpsc::channel::<()>();
+        let timer = std::thread::spawn(move || {
+            let late = waiting.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout);
+            stop.store(late, Ordering::Relaxed);
+        });
+        let made = epo_replay::replay(&Request { choice, ..Request::new(run) }, &watch);
+        drop(done); // ends the timer
+        let late = timer.join().is_ok() && watch.stop.load(Ordering::Relaxed);
+        let too_long = "The replay takes too long. Make it with `epo replay` on the command line.";
+        made.map(|replay| replay.to_html()).map_err(|e| if late { too_long.into() } else { e.to_string() })
     }
 
     fn content_security_policy(&self) -> String {

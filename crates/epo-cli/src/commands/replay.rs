@@ -20,8 +20,9 @@ use crate::progress::with_bar;
     after_help = "Without --episode, --worst, --best and --training, the first evaluation episode is played.\n\
     \n\
     --episode, --worst and --best play the policy of a checkpoint. --training repeats an episode of training. \
-    Its actions are exactly those of training if a checkpoint of its epoch exists (by default for episodes of the last \
-    epoch), or with --retrain. Otherwise the policy of the checkpoint plays the same seed. The page says which case it is."
+    Its actions are exactly those of training if it is the costliest of its epoch, because the run folder has the actions \
+    of these episodes; if a checkpoint of its epoch exists (by default for episodes of the last epoch); or with \
+    --retrain. Otherwise the policy of the checkpoint plays the same seed. The page says which case it is."
 )]
 pub(crate) struct Args {
     /// Run folder
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Play the training episode in this row of episodes.csv (the first row after the header is 1)
     #[arg(long, value_name = "ROW", group = "choice", value_parser = clap::value_parser!(u64).range(1..))]
     training: Option<u64>,
-    /// Repeat the training up to the epoch of the --training episode if no checkpoint gives its exact actions
+    /// Repeat the training up to the epoch of the --training episode if the run folder does not give its exact actions
     #[arg(long, requires = "training")]
     retrain: bool,
     /// Number of evaluation episodes behind --worst, --best and --map
@@ -167,8 +168,8 @@ fn json(replay: &epo_replay::Replay, files: &[(PathBuf, usize)]) -> serde_json::
             serde_json::json!({
                 "episode": i, "run": played.run, "task": recording.task, "algo": played.algo,
                 "checkpoint": played.checkpoint, "hash": played.hash, "policy": played.mode.label(),
-                "physics": played.physics.to_string(), "seed": recording.seed, "exact": played.exact,
-                "what": played.what, "return": recording.ret(), "cost": recording.cost(),
+                "physics": played.physics.to_string(), "seed": recording.seed, "exact": played.actions.is_exact(),
+                "actions": played.actions.name(), "what": played.what, "return": recording.ret(), "cost": recording.cost(),
                 "length": recording.steps(), "recorded": played.recorded,
             })
         })
