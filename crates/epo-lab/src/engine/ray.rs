@@ -282,7 +282,9 @@ impl<'a> Session<'a> {
         match event {
             Event::Ready { nodes, cpus } => {
                 self.ready = true;
-                self.board.note = format!("Ray has {nodes} nodes with {cpus} cores");
+                let count = |n: f64, word: &str| format!("{n} {word}{}", if n == 1.0 { "" } else { "s" });
+                self.board.note =
+                    format!("Ray has {} with {}", count(nodes as f64, "node"), count(cpus, "core"));
             }
             Event::Progress { runs, running } => {
                 self.board.tell(runs, running);

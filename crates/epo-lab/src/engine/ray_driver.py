@@ -36,8 +36,9 @@ import time
 
 LATE = 75  # exit code: saved and not finished
 NOT_HERE = 69  # exit code: this machine cannot make the runs
-# exceptions of a task that Ray tries again
-LOST = ("Late", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError")
+FULL = 74  # exit code: a file cannot be written
+# exceptions of Ray if a task was lost with its worker or its node
+LOST = ("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError")
 MOST_CHECKS = 3  # maximum number of nodes that are checked before the first run
 
 
@@ -222,10 +223,6 @@ def steps_of(sweep, run):
     return 0
 
 
-class Late(Exception):
-    """The run was saved and is not finished: it is started again."""
-
-
 class NotStored(Exception):
     """The storage does not accept the run. The run is not started again, because its results could not be stored."""
 
@@ -245,7 +242,16 @@ def execute(task, number, settings, board):
     import ray
 
     node = ray.get_runtime_context().get_node_id()
-    name = node[:8]
+    try:
+        return (*work(task, number, settings, board, node[:8]), node)
+    except NotStored as error:
+        return FULL, str(error), node
+    except OSError as error:  # such as a full disk
+        return FULL, f"node {node[:8]}: {error}", node
+
+
+def work(task, number, settings, board, node):
+    """Makes the runs of one task. Returns the exit code of `epo work` and its last output."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # a Ray that was started in the background of a shell ignores SIGINT, and then a task cannot be cancelled
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -268,17 +274,17 @@ def execute(task, number, settings, board):
         wanted = "check" if number is None else str(0 if storage else number)
         program = settings["program"] or [sys.executable, "-m", "epo"]
         command = [*program, "work", tasks, "--task", wanted, "--cpus", str(settings["cpus"])]
-        env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": name}
+        env = {**os.environ, "EPO_SWEEP_CHILD": "patient", "EPO_NODE": node}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         try:
             child = subprocess.Popen(command, env=env, preexec_fn=end_with_parent, **pipes)
         except OSError as error:
-            return NOT_HERE, f"node {name} cannot start `{program[0]}`: {error}", node
+            return NOT_HERE, f"node {node} cannot start `{program[0]}`: {error}"
         said = []
         reader = threading.Thread(target=lambda: said.extend(child.stdout), daemon=True)
         reader.start()
         try:
-            watch(child, task, sweep, storage, settings, board, name)
+            watch(child, task, sweep, storage, settings, board, node)
         except BaseException:  # cancelled: let the run save
             child.terminate()
             child.wait()
@@ -292,10 +298,10 @@ def execute(task, number, settings, board):
         code = child.returncode
         if code == LATE or code < 0:  # a negative number is that of a signal
             how = "was interrupted" if code == LATE else f"was ended by signal {-code}"
-            raise Late(f"the run {how} on node {name}" + (f": {text}" if text else ""))
+            return LATE, f"the run {how} on node {node}" + (f": {text}" if text else "")
         if code in (126, 127):  # of a shell that cannot start the program
-            return NOT_HERE, f"node {name} cannot start `{program[0]}`: {text}", node
-        return code, text, node
+            return NOT_HERE, f"node {node} cannot start `{program[0]}`: {text}"
+        return code, text
     finally:
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -453,6 +459,7 @@ class Driver:
         self.storage, self.stored = None, set()
         self.waiting, self.running = list(range(len(self.tasks)))[::-1], {}
         self.bad = {}  # nodes that cannot make the runs, each with the reason
+        self.starts = collections.Counter()  # by task: how often it was given to a node
         self.turned_away = collections.Counter()  # by task: how often a node could not make its runs
         self.problem = None  # ends the sweep as soon as the running tasks have saved
         self.asked = None  # when the running tasks were asked to save
@@ -471,7 +478,8 @@ class Driver:
             raise Fail("refused", f"no node of the Ray cluster has {cpus} cores; the largest has {max(nodes):g} (--cpus)")
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         self.board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
-        self.make = ray.remote(num_cpus=cpus, max_retries=self.settings["retries"], retry_exceptions=[Late])(execute)
+        # tasks are started again by `again`, which counts all starts
+        self.make = ray.remote(num_cpus=cpus, max_retries=0)(execute)
         if not self.check():
             return
         window = self.settings["at_once"] or 1000
@@ -524,7 +532,7 @@ class Driver:
     def check(self):
         """Asks a node whether it can make the runs, before a thousand tasks fail. Returns false if the user stops."""
         for _ in range(MOST_CHECKS):
-            check = self.on_good_nodes(name="epo-check", max_retries=2).remote(self.tasks[0], None, self.settings, None)
+            check = self.on_good_nodes(name="epo-check").remote(self.tasks[0], None, self.settings, None)
             while not self.ray.wait([check], timeout=1)[0]:
                 if self.stop.is_set():
                     self.ray.cancel(check, force=True)
@@ -532,10 +540,10 @@ class Driver:
             try:
                 code, said, node = self.ray.get(check)
             except Exception as error:
-                code, said = None, reason(error)
+                code, said = LATE if is_lost(error) else None, reason(error)
             if code == 0:
                 return True
-            if code != NOT_HERE or not self.exclude(node, said):
+            if code != LATE and (code != NOT_HERE or not self.exclude(node, said)):
                 break
         raise Fail("unavailable", f"the check of a node failed, so no run was started: {said}")
 
@@ -552,6 +560,7 @@ class Driver:
             return
         ref = self.on_good_nodes(name=name).remote(self.tasks[number], number, self.settings, self.board)
         self.running[ref] = number
+        self.starts[number] += 1
 
     def cancel(self):
         """Lets the running tasks save. A second call within two minutes would disturb that."""
@@ -567,10 +576,17 @@ class Driver:
         try:
             code, said, node = self.ray.get(ref)
         except Exception as error:
-            if not self.halted():
-                self.failed(number, error)
+            if is_lost(error):
+                code, said = LATE, reason(error)
+            else:  # also a task that was cancelled
+                if not self.halted():
+                    self.problem = Fail("unavailable", f"{name}: {reason(error)}")
+                return
+        if code == LATE:
+            self.again(number, said)
             return
         if code == NOT_HERE:
+            self.starts[number] -= 1
             self.turned_away[number] += 1
             if self.exclude(node, said) and self.turned_away[number] <= self.settings["retries"]:
                 self.waiting.append(number)
@@ -584,19 +600,17 @@ class Driver:
                 except Exception as error:
                     self.problem = Fail("io", f"{run['id']} cannot be taken out of the storage: {error}")
         if code not in (0, 1) and self.problem is None:  # not the outcome of a run, such as a full disk
-            self.problem = Fail("io" if code == 74 else "failed", said)
+            self.problem = Fail("io" if code == FULL else "failed", f"{name}: {said}")
         emit("ended", task=number)
 
-    def failed(self, number, error):
-        """Handles a task that Ray does not try again."""
-        cause = getattr(error, "cause", None) or error
-        why = reason(error)
-        if type(cause).__name__ in LOST:
-            emit("lost", task=number, message=why)
+    def again(self, number, why):
+        """Starts a task again whose run was interrupted or lost, unless its retries are used up."""
+        if self.halted():
+            return
+        if self.starts[number] <= self.settings["retries"]:
+            self.waiting.append(number)
         else:
-            stored = type(cause).__name__ != "NotStored" and not isinstance(cause, OSError)
-            kind = "unavailable" if stored else "io"
-            self.problem = Fail(kind, f"{self.tasks[number][0]['id']}: {why}")
+            emit("lost", task=number, message=why)
 
     def report(self):
         """Tells the progress of the running tasks."""
@@ -607,6 +621,11 @@ class Driver:
         emit("progress", runs=runs, running=[self.tasks[number][0]["id"] for number in self.running.values()])
         for warning in warnings:
             emit("warning", message=warning)
+
+
+def is_lost(error):
+    """Whether a task ended with its worker or its node."""
+    return type(getattr(error, "cause", None) or error).__name__ in LOST
 
 
 def reason(error):

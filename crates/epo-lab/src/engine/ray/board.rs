@@ -63,9 +63,13 @@ impl Board {
         let mut overview =
             Overview { total: plan.runs.len(), note: self.note.clone(), ..Overview::default() };
         (overview.done, overview.failed) = reader.counts();
-        let plans: HashMap<&str, &PlannedRun> = plan.runs.iter().map(|run| (run.id.as_str(), run)).collect();
+        let plans: HashMap<&str, (usize, &PlannedRun)> =
+            plan.runs.iter().enumerate().map(|(index, run)| (run.id.as_str(), (index, run))).collect();
         for id in &self.running {
-            let Some(run) = plans.get(id.as_str()) else { continue };
+            let Some((index, run)) = plans.get(id.as_str()) else { continue };
+            if reader.known(*index).is_some() {
+                continue; // it has ended since the last report
+            }
             // a task that has reported nothing yet waits for a core
             let Some(&(steps, at)) = self.steps.get(id) else {
                 overview.queued += 1;
