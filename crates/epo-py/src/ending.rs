@@ -22,6 +22,8 @@ const CALLS: Duration = Duration::from_secs(2);
 static ENDING: AtomicBool = AtomicBool::new(false);
 /// Whether it ends: no thread but its main thread gets in.
 static ENDED: AtomicBool = AtomicBool::new(false);
+/// Whether a thread was left behind in a training.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
 /// Process id (32 bits), number of trainings and evaluations (16 bits), number of other calls (16 bits). A forked
 /// process has none of the threads that are counted, which the process id tells.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
@@ -45,27 +47,43 @@ fn inside() -> (u64, u64) {
     (counters / TRAINING, counters % TRAINING)
 }
 
-/// Counts one training or call until it is dropped.
+/// Counts one training or call until it is left or dropped.
 #[derive(Debug)]
-pub(crate) struct Section(u64);
+pub(crate) struct Section {
+    what: u64,
+    is_left: AtomicBool,
+}
 
 impl Section {
     fn enter(what: u64) -> Self {
         let process = u64::from(std::process::id()) << 32;
         let _ =
             INSIDE.fetch_update(SeqCst, SeqCst, |old| Some(process | (counters(old).unwrap_or(0) + what)));
-        Self(what)
+        Self { what, is_left: AtomicBool::new(false) }
     }
 
     /// A training or an evaluation.
     pub(crate) fn training() -> Self {
         Self::enter(TRAINING)
     }
+
+    /// Ends the section.
+    pub(crate) fn leave(&self) {
+        if !self.is_left.swap(true, SeqCst) {
+            let _ = INSIDE.fetch_update(SeqCst, SeqCst, |old| counters(old).map(|_| old - self.what));
+        }
+    }
+
+    /// Ends the section although its thread goes on. The program does not wait for that thread.
+    pub(crate) fn abandon(&self) {
+        ABANDONED.store(true, SeqCst);
+        self.leave();
+    }
 }
 
 impl Drop for Section {
     fn drop(&mut self) {
-        let _ = INSIDE.fetch_update(SeqCst, SeqCst, |old| counters(old).map(|_| old - self.0));
+        self.leave();
     }
 }
 
@@ -135,7 +153,7 @@ pub(crate) fn end(py: Python<'_>) {
     wait(PATIENCE, || inside().0 == 0);
     ENDED.store(true, SeqCst);
     wait(CALLS, || inside().1 == 0);
-    if inside() != (0, 0) {
+    if inside() != (0, 0) || ABANDONED.load(SeqCst) {
         epo_mujoco::skip_destructors();
     }
 }

@@ -69,11 +69,13 @@ pub(crate) fn in_background<T: Send + 'static>(
         return Err(error::EpoError::new_err("nothing can be trained while the interpreter is ending"));
     }
     let ((events, inbox), (outbox, answers)) = (channel(), channel());
-    let section = Section::training();
+    let section = Arc::new(Section::training());
+    let running = section.clone();
     let work = move || {
-        let _section = section;
         let reporter = Reporter { events, answers };
-        catch_unwind(AssertUnwindSafe(|| work(&reporter)))
+        let result = catch_unwind(AssertUnwindSafe(|| work(&reporter)));
+        running.leave();
+        result
     };
     let thread = std::thread::Builder::new().name("epo-train".to_owned()).spawn(work)?;
     let inbox = Mutex::new(inbox); // a bare receiver is not `Sync`, which `py.detach` requires
@@ -125,6 +127,7 @@ pub(crate) fn in_background<T: Send + 'static>(
         py.detach(|| ending::hang()); // the program does not wait for this thread, so it has nobody to report to
     }
     if deadline.is_some() {
+        section.abandon();
         let text = "the second signal ended the work without waiting for its environments";
         return Err(match exception {
             Some(e) if !e.is_instance_of::<PyKeyboardInterrupt>(py) => e,

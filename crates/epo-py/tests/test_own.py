@@ -184,7 +184,11 @@ def test_one_of_our_own_tasks_through_python_is_the_native_task(tmp_path):
 def test_the_second_ctrl_c_ends_an_environment_that_hangs(tmp_path, workers, check, hang):
     """This test fails if signals are not looked at after the first one, or if the thread of the work is joined."""
     script = f"""
-import os, signal, time, gymnasium, numpy as np, epo
+import atexit, os, signal, time
+atexit.register(lambda: print("ended after", time.monotonic() - ends[0], flush=True))  # after epo's own function
+import gymnasium, numpy as np, epo
+ends = []
+atexit.register(lambda: ends.append(time.monotonic()))  # before it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Hung(gymnasium.Env):
     observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -212,6 +216,7 @@ except KeyboardInterrupt as error:
     assert "interrupted the second signal" in rest
     assert ("is saved up to its last checkpoint" in rest) != check
     assert child.returncode == 0
+    assert float(rest.split()[-1]) < 5, "the end of the program does not wait for the environment"
 
 
 @pytest.mark.parametrize("workers", [0, 1])

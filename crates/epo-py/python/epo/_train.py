@@ -558,7 +558,7 @@ def _run(job: dict[str, Any], own: _Own | None, callback: Any, progress: bool | 
     except KeyboardInterrupt as error:
         if not folder:
             raise
-        if str(error):  # the second signal
+        if "second signal" in str(error):
             text = f"{error}; the run is saved up to its last checkpoint: a new process continues it with"
             raise KeyboardInterrupt(f"{text} epo.resume({folder[0]!r})") from None
         raise KeyboardInterrupt(f"the run is saved; continue with epo.resume({folder[0]!r})") from None
