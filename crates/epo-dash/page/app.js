@@ -652,6 +652,7 @@ function restoreZoom() {
 }
 
 readAddress();
+if (location.search) writeAddress(); // the token leaves the address at once
 applyTheme();
 if (matchMedia("(max-width: 820px)").matches) byId("sidebox").open = false;
 showControls();
