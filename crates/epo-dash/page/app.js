@@ -437,11 +437,11 @@ async function openEpisodes(whose, x) {
       const className = limit === null ? "n" : e.episode.cost <= limit ? "n good" : "n bad";
       return el("tr", {}, el("td", {}, replay), el("td", {}, ACTIONS[e.actions]), el("td", { className }, String(Number(e.episode.cost.toPrecision(6)))), el("td", { className: "n" }, number(e.episode.return)), el("td", { className: "n" }, String(e.episode.length)), el("td", { className: "n" }, String(e.seed)), el("td", { className: "n" }, String(e.episode.env)), el("td", { className: "n" }, steps(e.episode.step)), el("td", { className: "n" }, String(e.episode.row)));
     };
-    const heads = ["Cost", "Return", "Length", "Seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
+    const heads = ["Cost", "Return", "Length", "Run seed", "Environment", "Ended at", "Row"].map((h) => el("th", { className: "n" }, h));
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
       el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
-      ...(a.replays ? [el("p", { className: "hint" }, "The column Actions says what a replay shows. recorded: exactly the episode of training, by its recorded actions; each run records the costliest episode of every epoch. checkpoint: exactly the episode of training, computed again from a checkpoint. same seed: the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
+      ...(a.replays ? [el("p", { className: "hint" }, "The column Actions says what a replay shows. ", el("b", {}, "recorded"), ": exactly the episode of training, by its recorded actions; each run records the costliest episode of every epoch. ", el("b", {}, "checkpoint"), ": exactly the episode of training, computed again from a checkpoint. ", el("b", {}, "same seed"), ": the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
       el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, el("th", {}, "Replay"), el("th", {}, "Actions"), ...heads)), el("tbody", {}, ...a.episodes.map(row))),
     );
@@ -652,6 +652,7 @@ function restoreZoom() {
 }
 
 readAddress();
+if (location.search) writeAddress(); // the token leaves the address at once
 applyTheme();
 if (matchMedia("(max-width: 820px)").matches) byId("sidebox").open = false;
 showControls();

@@ -155,7 +155,7 @@ def main():
             print(f"{test.__name__}: ok, {time.time() - began:.1f} s")
         if "--big" in sys.argv or only == "big":
             for runs, most in [(200, 1.0), (2000, 3.0)]:
-                first_paint(browser, program, Path(tmp) / f"runs-{runs}", make_runs, runs, most)
+                first_paint(browser, program, Path(tmp) / f"runs-{runs}", make_runs, expect, runs, most)
         browser.close()
 
 
@@ -723,8 +723,8 @@ def server_gone(browser, program, folder, make_runs, expect, shots):
     page.context.close()
 
 
-def first_paint(browser, program, folder, make_runs, runs, most):
-    """Fails if the first paint is late. Also prints when the curves are drawn, which depends on the machine's load."""
+def first_paint(browser, program, folder, make_runs, expect, runs, most):
+    """Fails if the first paint is late, or if runs stay without a group. Also prints when the curves are drawn, which depends on the machine's load."""
     pairs = [(task, algo) for task in make_runs.TASKS for algo in make_runs.ALGOS]
     for i in range(runs):
         task, algo = pairs[i % len(pairs)]
@@ -738,6 +738,10 @@ def first_paint(browser, program, folder, make_runs, runs, most):
         print(f"first paint, {runs} runs, {visit}: {paint:.2f} s; allowed: {most} s; curves drawn: {drawn:.2f} s")
         assert paint < most, paint
         page.locator("#live", has_text="done").wait_for(timeout=60_000)
+        # every run has come into its group, although the page asked while runs were read
+        shown = page.inner_text("#runhint").split(" ")[0]
+        pattern = re.compile(f"Return against cost of {shown} runs")
+        expect(page.locator("#chart-safety .chart").first).to_have_attribute("aria-label", pattern)
         watch.check()
         context.close()
     server.stop()
