@@ -5,8 +5,7 @@
 //! which they were taken. A run keeps its two newest checkpoints. From a checkpoint, the epoch that follows it can be
 //! collected again without an update. So the episodes that ended in that epoch are repeated action by action.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use epo_core::{Purpose, episode_seed};
@@ -41,6 +40,10 @@ pub struct TrainingEpisode {
     pub length: u64,
 }
 
+/// Maximum size of an `episodes.csv` and of a row of it, in bytes.
+const MOST_BYTES: u64 = 4 << 30;
+const MOST_ROW_BYTES: u64 = 1000;
+
 /// Reads `episodes.csv` of a run folder. A last row that is incomplete is left out.
 ///
 /// # Errors
@@ -48,15 +51,18 @@ pub struct TrainingEpisode {
 pub fn training_episodes(dir: &Path, run: &ResolvedRun) -> Result<Vec<TrainingEpisode>, LabError> {
     let path = dir.join("episodes.csv");
     let damaged = |why: String| LabError::Run { why, path: path.clone() };
-    let file = File::open(&path).map_err(|e| damaged(format!("the episodes cannot be read ({e})")))?;
+    let unreadable = |e: io::Error| damaged(format!("the episodes cannot be read ({e})"));
+    let file = epo_core::open_file(&path, MOST_BYTES).map_err(unreadable)?;
     let mut played = vec![0; run.train.envs];
     let mut episodes = Vec::new();
     let mut reader = BufReader::new(file);
     let mut line = String::new();
     for row in 0.. {
         line.clear();
-        let n =
-            reader.read_line(&mut line).map_err(|e| damaged(format!("the episodes cannot be read ({e})")))?;
+        let n = (&mut reader).take(MOST_ROW_BYTES).read_line(&mut line).map_err(unreadable)?;
+        if n as u64 == MOST_ROW_BYTES {
+            return Err(damaged(format!("row {row} is longer than {MOST_ROW_BYTES} bytes")));
+        }
         if n == 0 || !line.ends_with('\n') {
             break; // a row without an end is still being written
         }
