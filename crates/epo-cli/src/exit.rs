@@ -3,6 +3,7 @@
 use epo_lab::LabError;
 use epo_lab::config::ConfigError;
 use epo_lab::engine::EngineError;
+use epo_mujoco::Error::Library as NoLibrary;
 use epo_tasks::TaskError;
 
 /// Exit code of a command.
@@ -49,6 +50,9 @@ impl Code {
             if cause.is::<std::io::Error>() {
                 return Self::Io;
             }
+            if matches!(cause.downcast_ref(), Some(TaskError::Mujoco { cause: NoLibrary(_), .. })) {
+                return Self::Unavailable;
+            }
             // these errors are caused by user input
             if cause.is::<ConfigError>()
                 || matches!(
@@ -69,6 +73,7 @@ impl Code {
             | LabError::Exists(_)
             | LabError::Task(TaskError::Unknown { .. } | TaskError::NotSimulated { .. })
             | LabError::MakeEnv(epo_core::EnvError::SeedTooLarge { .. }) => Self::Usage,
+            LabError::Task(TaskError::Mujoco { cause: NoLibrary(_), .. }) => Self::Unavailable,
             LabError::Run { .. } => Self::Corrupt,
             LabError::Io { .. } | LabError::Moved(_) => Self::Io,
             LabError::Interrupted(_) | LabError::Locked { .. } | LabError::RankLost { .. } => {

@@ -84,6 +84,8 @@ enum Command {
     Export(commands::export::Args),
     /// Write learning curves, tables and an HTML page from run folders
     Report(commands::report::Args),
+    /// List runs with their state and newest results
+    Runs(commands::runs::Args),
     /// Show runs in the browser while they train
     Dash(commands::dash::Args),
     /// Run a grid or a list of configurations in parallel
@@ -164,6 +166,7 @@ fn command(command: Command) -> anyhow::Result<exit::Code> {
         Command::Model(args) => commands::model::run(args),
         Command::Export(args) => commands::export::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Runs(args) => commands::runs::run(args),
         Command::Dash(args) => commands::dash::run(args),
         Command::Sweep(args) => commands::sweep::run(*args),
         Command::Work(args) => commands::work::run(args),

@@ -4,12 +4,25 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Writes a line to stderr. Errors are ignored, so a closed stderr does not end the command.
+use epo_report::printable;
+
+/// Writes a message to stderr, as [`message`] returns it. Errors are ignored, so a closed stderr does not end the command.
 macro_rules! tell {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($arg)*);
+        let _ = writeln!(std::io::stderr(), "{}", $crate::output::message(&format!($($arg)*)));
     }};
+}
+
+/// Returns a message that may contain foreign text, such as a path or a name in a file, as it is safe to print: without
+/// control characters, and with all lines but the first indented, so that no text looks like another message.
+pub(crate) fn message(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n  ")
+}
+
+/// Returns a path as one line that is safe to print.
+pub(crate) fn path(path: &std::path::Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// Prints a result and a line end to stdout. A closed pipe (`epo tasks | head`) is not an error.

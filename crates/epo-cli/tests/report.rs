@@ -239,6 +239,20 @@ fn json_alone_is_on_stdout_and_has_the_documented_keys() {
     }
 }
 
+/// This test fails if a folder whose name is not UTF-8 breaks the whole document.
+#[test]
+fn json_is_written_for_names_that_are_not_text() {
+    let dir = tempfile::tempdir().unwrap();
+    three_seeds(dir.path());
+    let odd = std::os::unix::ffi::OsStrExt::from_bytes(b"runs/odd\xff");
+    fs::create_dir_all(dir.path().join::<&std::ffi::OsStr>(odd)).unwrap();
+    fs::write(dir.path().join(odd).join("config.toml"), "[run").unwrap();
+    let got = report(dir.path(), &["runs", "--json"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
+    assert_eq!(found["notes"][0]["path"], "runs/odd\u{fffd}", "{}", found["notes"]);
+}
+
 #[test]
 fn unusable_folders_are_named_and_the_rest_is_reported() {
     let dir = tempfile::tempdir().unwrap();

@@ -388,6 +388,72 @@ fn a_changed_folder_is_refused_with_4_until_the_changes_are_accepted() {
 }
 
 /// This test fails if `epo algos NAME` prints parameters without their documentation.
+/// This test fails if a command opens a file of a run folder that is not a regular file: a pipe would block it, and
+/// /dev/zero would fill the memory.
+#[test]
+fn special_files_in_a_run_folder_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(code(&train_in(root.path()).output().unwrap()), 0);
+    let dir = folder(root.path());
+    let out = root.path().join("out");
+    for (name, args) in [
+        ("env.json", &["export", "--onnx"][..]),
+        ("episodes.csv", &["replay", "--training", "1", "--out"]),
+        ("config.toml", &["eval"]),
+    ] {
+        let _ = std::fs::remove_file(dir.join(name));
+        std::os::unix::fs::symlink("/dev/null", dir.join(name)).unwrap();
+        let mut command = epo(args);
+        if args.len() > 1 {
+            command.arg(&out);
+        }
+        let refused = command.arg(&dir).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(code(&refused), 4, "{name}: {said}");
+        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+}
+
+/// This test fails if a program without the MuJoCo library does not say where it looked, or leaves a run folder.
+#[test]
+fn without_the_mujoco_library_the_exit_code_is_69() {
+    let root = tempfile::tempdir().unwrap();
+    let refused = train_in(root.path()).env("MUJOCO_LIB_DIR", "/nowhere").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(code(&refused), 69, "{said}");
+    assert!(said.contains("set MUJOCO_LIB_DIR") && said.contains("/nowhere/libmujoco"), "{said}");
+    assert!(!folder(root.path()).exists());
+}
+
+/// This test fails if a name in a path or in a file of the folder reaches the terminal unchanged: it could forge the line
+/// with the hash, or send escape codes.
+#[test]
+fn foreign_names_are_printed_safely() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(code(&train_in(root.path()).output().unwrap()), 0);
+    let odd = root.path().join("odd\nhash 0000\x1b[2J");
+    std::fs::rename(folder(root.path()), &odd).unwrap();
+    let safe = |output: &Output, lines: usize| {
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(!said.contains('\u{1b}') && !said.contains("\nhash 0000"), "{said:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), lines, "{said:?}");
+    };
+    let resumed = resume(&odd).output().unwrap();
+    assert_eq!(code(&resumed), 0);
+    safe(&resumed, 2);
+    let config = std::fs::read_to_string(odd.join("config.toml")).unwrap();
+    let task = config.lines().find(|line| line.starts_with("task = ")).unwrap();
+    std::fs::write(odd.join("config.toml"), config.replace(task, r#"task = "T\u001b[2J\nhash 0000""#))
+        .unwrap();
+    for command in [&mut resume(&odd), epo(&["eval"]).arg(&odd), epo(&["replay"]).arg(&odd)] {
+        let refused = command.output().unwrap();
+        assert_ne!(code(&refused), 0);
+        safe(&refused, 0);
+    }
+}
+
 #[test]
 fn algos_explains_the_parameters_of_one_algorithm() {
     let output = epo(&["algos", "p3o"]).output().unwrap();

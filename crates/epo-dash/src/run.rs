@@ -4,44 +4,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use epo_report::history::{Identity, Source};
 use epo_report::printable;
+use epo_report::state::{Activity, RunState};
 
 use crate::folder::Folder;
 use crate::rows::{Places, Rows, Sums, TIME};
 use crate::tail::{MOST_ROW, NewRows, Tail};
-
-/// A run that writes nothing for this time, and for ten of its epochs, counts as not training.
-const SILENT: Duration = Duration::from_secs(60);
-
-/// A run without a first row is dead if its configuration is older than this.
-const UNSTARTED: Duration = Duration::from_secs(1800);
-
-/// State of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum RunState {
-    /// Rows are being added.
-    Training,
-    /// All planned steps are done.
-    Done,
-    /// The run was interrupted after it saved its last epoch; it can be resumed without a loss.
-    Stopped,
-    /// The run has ended before its planned end, and its last epochs are not in a checkpoint.
-    Dead,
-    /// The folder cannot be shown.
-    Broken,
-}
-
-impl RunState {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Training => "training",
-            Self::Done => "done",
-            Self::Stopped => "stopped",
-            Self::Dead => "dead",
-            Self::Broken => "broken",
-        }
-    }
-}
 
 /// Results of a run, with the same meanings as in `epo_report::RunResults`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -122,12 +89,7 @@ impl Run {
 
     /// Number of steps at which the run is done; `None` if the configuration does not say it.
     pub(crate) fn planned(&self) -> Option<f64> {
-        let identity = self.identity.as_ref()?;
-        let key = match identity.source {
-            Source::Epo => "run.steps",
-            Source::OmniSafe => "train_cfgs.total_steps",
-        };
-        identity.config.get(key)?.parse().ok()
+        self.identity.as_ref()?.planned()
     }
 
     /// Number of environment steps of an epoch; `None` if the run is not of this program.
@@ -280,22 +242,16 @@ impl Run {
         if self.problem.is_some() || self.identity.is_none() {
             return RunState::Broken;
         }
-        if self.planned().is_some_and(|planned| self.sums.steps >= planned) {
-            return RunState::Done;
-        }
-        let silent = self.grown.map_or(Duration::MAX, |at| at.elapsed() + self.age);
-        let epoch = self.seconds().unwrap_or(0.0) / self.sums.epochs.max(1) as f64;
-        let patience = SILENT.max(Duration::try_from_secs_f64(10.0 * epoch).unwrap_or(SILENT));
-        match (self.sums.epochs, self.checkpoint) {
-            (0, _) if self.grown.is_none() => {
-                let age = self.stamps[0].and_then(|at| SystemTime::now().duration_since(at).ok());
-                if age.is_some_and(|age| age > UNSTARTED) { RunState::Dead } else { RunState::Training }
-            }
-            _ if silent < patience => RunState::Training,
-            (epochs, Some(saved)) if saved >= epochs as u64 => RunState::Stopped,
-            _ if self.identity.as_ref().is_some_and(|i| i.source == Source::OmniSafe) => RunState::Stopped,
-            _ => RunState::Dead,
-        }
+        let age = |at: SystemTime| SystemTime::now().duration_since(at).ok();
+        RunState::of(&Activity {
+            done: self.planned().is_some_and(|planned| self.sums.steps >= planned),
+            epochs: self.sums.epochs as u64,
+            saved: self.checkpoint,
+            has_checkpoints: self.identity.as_ref().is_some_and(|i| i.source == Source::Epo),
+            silent: self.grown.map(|at| at.elapsed() + self.age),
+            age: self.stamps[0].and_then(age),
+            seconds: self.seconds(),
+        })
     }
 
     /// Duration of the run in seconds, if it is recorded.

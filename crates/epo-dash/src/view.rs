@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use epo_report::history::Source;
 use epo_report::labels::is_incidental;
+use epo_report::state::RunState;
 use epo_report::{csv_text, stats};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::rows::FPS;
-use crate::run::{Results, Run, RunState};
+use crate::run::{Results, Run};
 use crate::store::{Group, Store, Table, read};
 
 /// Maximum number of notes that are sent.

@@ -1,4 +1,5 @@
-"""Burdens the dashboard: 10,000 runs, files of 1 GB, replays of hostile folders, 1,000 clients that do not read.
+"""Burdens the dashboard: 10,000 runs, files of 1 GB, replays of hostile folders, 1,000 clients that do not read. Also
+`epo runs` and `epo report`.
 
     python3 crates/epo-dash/tests/heavy.py target/release/epo [--only NAME]
 
@@ -82,6 +83,17 @@ def look(server, overview):
     server.get("api/overview")
 
 
+def command(program, args, most_seconds):
+    """Runs a command that must take less than `most_seconds` of processor time, and little memory."""
+    process = subprocess.Popen([program, *map(str, args)], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = used.ru_utime + used.ru_stime
+    print(f"epo {args[0]}: {seconds:.1f} s of processor time, {used.ru_maxrss / 1e3:.0f} MB", flush=True)
+    assert process.returncode == 0, process.returncode
+    assert seconds < most_seconds and 1e3 * used.ru_maxrss < MOST_MEMORY, f"the limit is {most_seconds} s"
+
+
 def ten_thousand_runs(program, folder):
     """10,000 runs of 300 epochs."""
     pairs = [(task, algo) for task in make_runs.TASKS for algo in make_runs.ALGOS]
@@ -92,6 +104,11 @@ def ten_thousand_runs(program, folder):
         run.mkdir()
         (run / "config.toml").write_text(make_runs.config(task, algo, seed, 300), encoding="utf-8")
         os.link(sources[i % len(pairs)] / "progress.csv", run / "progress.csv")
+        checkpoint = run / "checkpoint" / "000300"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "manifest.json").write_text(json.dumps({"hash": f"{i:064x}"}), encoding="utf-8")
+    command(program, ["runs", folder / "runs"], 2.0)
+    command(program, ["report", folder / "runs", "--out", folder / "report", "--quiet"], 60.0)
     with Server(program, folder) as server:
         overview, seconds = server.loaded(10_000)
         look(server, overview)

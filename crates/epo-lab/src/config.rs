@@ -82,7 +82,7 @@ epo_core::parameters! {
 }
 
 /// The range of every count: key, smallest and largest value.
-const COUNTS: [(&str, i64, i64); 11] = [
+const COUNTS: [(&str, i64, i64); 16] = [
     ("run.seed", 0, i64::MAX),
     ("run.steps", 1, 1_000_000_000_000_000),
     ("train.steps_per_epoch", 1, 100_000_000),
@@ -92,8 +92,13 @@ const COUNTS: [(&str, i64, i64); 11] = [
     ("train.save_every", 1, 1_000_000),
     ("train.eval_every", 0, 1_000_000),
     ("train.eval_episodes", 1, 1_000_000),
+    ("train.final_eval_episodes", 0, 1_000_000),
     ("train.passes", 1, 1_000_000),
     ("train.minibatch", 1, 100_000_000),
+    ("algo.critic_passes", 1, 1_000_000),
+    ("algo.critic_minibatch", 1, 100_000_000),
+    ("algo.cg_iters", 0, 10_000),
+    ("algo.search_trials", 0, 10_000),
 ];
 
 const _: () = assert!(WINDOW == 100, "the default of train.cost_window");
@@ -490,6 +495,28 @@ mod tests {
         // the configuration of a run folder is complete, with or without a version
         let saved = "[run]\ntask = \"SafetyAntVelocity-v1\"\n";
         assert_eq!(ResolvedRun::from_saved(saved).unwrap().train.update.target_kl, 0.01);
+    }
+
+    /// This test fails if a count has no maximum: such a run would end in a crash, or never.
+    #[test]
+    fn every_count_of_every_algorithm_has_a_maximum() {
+        let mut tried = 0;
+        for algo in algorithms() {
+            let tables = tables(&RunTable::default(), &TrainTable::default(), &algo).unwrap();
+            for (table, keys) in &tables {
+                for (name, _) in keys.as_table().unwrap().iter().filter(|(_, value)| value.is_integer()) {
+                    let key = format!("{table}.{name}");
+                    if key == "run.seed" {
+                        continue; // any seed is as good as another
+                    }
+                    let set = [format!("run.algo={}", algo.name()), format!("{key}=4000000000000000000")];
+                    let error = ResolvedRun::from_layers(None, &set).expect_err(&key).to_string();
+                    assert!(error.contains(&key) && error.contains("at most"), "{error}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 50, "{tried} counts");
     }
 
     /// This test fails if a key of version 0.3 is rejected in a run folder, or silently accepted in a user's file.

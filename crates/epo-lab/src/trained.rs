@@ -191,8 +191,11 @@ pub fn write_env_spec(dir: &Path, spec: &EnvSpec) -> Result<(), LabError> {
 /// Returns the sizes of the environment of a run: from `env.json`, otherwise from the registry.
 fn env_spec(dir: &Path, run: &ResolvedRun) -> Result<EnvSpec, LabError> {
     let path = dir.join(ENV_FILE);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match epo_core::read_text(&path, epo_core::MOST_TEXT_BYTES) {
         Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+            return Err(LabError::run(&path, format!("not readable ({e})")));
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Ok(runs::task_maker(&run.run.task, run.run.physics)?()?.spec().clone());
         }

@@ -8,7 +8,6 @@
 //!   epoch can be computed again. A run keeps its two newest checkpoints.
 //! - Repeating the training gives such a checkpoint of any epoch.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -49,6 +48,9 @@ pub struct TrainingEpisode {
     /// Number of steps.
     pub length: u64,
 }
+
+/// Maximum size of an `episodes.csv`, in bytes.
+const MOST_BYTES: u64 = 4 << 30;
 
 /// Reads `episodes.csv` of a run folder. A last row that is incomplete is left out.
 ///
@@ -124,7 +126,7 @@ fn read_rows(
     let path = dir.join("episodes.csv");
     let wrong = |why: String| LabError::Run { why, path: path.clone() };
     let unreadable = |e: std::io::Error| wrong(format!("the episodes cannot be read ({e})"));
-    let mut reader = BufReader::new(File::open(&path).map_err(unreadable)?);
+    let mut reader = BufReader::new(epo_core::open_file(&path, MOST_BYTES).map_err(unreadable)?);
     let mut played = vec![0; run.train.envs];
     let mut line = String::new();
     for number in 0.. {

@@ -50,8 +50,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Serialises a path as text. Bytes that are not UTF-8 become `�`; serde would refuse the whole document.
+pub(crate) fn path_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 /// Returns `text` with at most `most` characters; a shortened text ends in `…`.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
+pub fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),

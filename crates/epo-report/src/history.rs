@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 use crate::date;
 use crate::evaluation::{self, Evaluation};
-use crate::files::{MOST_RECORD_BYTES, open, printable, read_text};
+use crate::files::{MOST_RECORD_BYTES, open, path_text, printable, read_text};
 use crate::progress::Progress;
 use crate::settings::{Tree, leaves};
 
@@ -138,6 +138,7 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
     /// Folder, file or task.
+    #[serde(serialize_with = "path_text")]
     pub path: PathBuf,
     /// The remark, a full sentence.
     pub message: String,
@@ -244,6 +245,15 @@ impl Identity {
         let (task, algo, seed) = identity(dir, source, &config)?;
         Ok(Self { source, task, algo, seed, limit: limit_of(source, &config), config })
     }
+
+    /// Returns the number of steps at which the run is done; `None` if the configuration does not say it.
+    pub fn planned(&self) -> Option<f64> {
+        let key = match self.source {
+            Source::Epo => "run.steps",
+            Source::OmniSafe => "train_cfgs.total_steps",
+        };
+        self.config.get(key)?.parse().ok()
+    }
 }
 
 /// Returns the program that wrote a configuration, and all settings as text, by dotted name.
@@ -305,7 +315,7 @@ pub fn read_run(dir: &Path, limit: Option<f64>) -> Result<(Run, Vec<String>), St
     notes.extend(given);
     notes.extend(version.map(|v| format!("Careful: {v}.")));
     notes.extend(accepted_changes(dir));
-    let hash = checkpoint_hash(dir);
+    let hash = newest_checkpoint(dir).and_then(|(_, checkpoint)| hash_of(&checkpoint));
     let evaluations = evaluations(dir, hash.as_deref(), &mut notes);
     let run = Run {
         path: dir.to_owned(),
@@ -366,12 +376,15 @@ fn evaluations(dir: &Path, newest: Option<&str>, notes: &mut Vec<String>) -> Vec
     found
 }
 
-/// Returns the hash in the manifest of the newest checkpoint; `None` if it cannot be read.
-fn checkpoint_hash(dir: &Path) -> Option<String> {
+/// Returns the number and the folder of the newest checkpoint.
+pub(crate) fn newest_checkpoint(dir: &Path) -> Option<(u64, PathBuf)> {
     let entries = fs::read_dir(dir.join("checkpoint")).ok()?.filter_map(Result::ok);
-    let newest =
-        entries.filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok().map(|n| (n, e.path()))).max()?;
-    let manifest = read_text(&newest.1.join("manifest.json")).ok()??;
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(|n| (n, e.path()))).max()
+}
+
+/// Returns the hash in the manifest of a checkpoint; `None` if it cannot be read.
+pub(crate) fn hash_of(checkpoint: &Path) -> Option<String> {
+    let manifest = read_text(&checkpoint.join("manifest.json")).ok()??;
     let manifest: serde_json::Value = serde_json::from_str(&manifest).ok()?;
     Some(printable(manifest.get("hash")?.as_str()?).into_owned())
 }

@@ -19,11 +19,13 @@ mod files;
 pub mod groups;
 pub mod history;
 pub mod labels;
+pub mod list;
 mod page;
 pub mod plot;
 mod progress;
 pub mod search;
 pub mod settings;
+pub mod state;
 pub mod stats;
 mod table;
 mod tables;
@@ -35,7 +37,7 @@ use std::path::{Component, Path, PathBuf};
 
 pub use curves::Band;
 pub use evaluation::{EvaluatedPolicy, Evaluation};
-pub use files::printable;
+pub use files::{printable, shorten};
 pub use groups::{Group, RunResults};
 pub use table::csv_text;
 

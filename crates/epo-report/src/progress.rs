@@ -1,6 +1,7 @@
 //! Reads `progress.csv`, the record of a run with one row per epoch.
 
-use std::io::{BufRead, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use crate::files::printable;
 use crate::history::{DIAGNOSTICS, Point, Timing};
@@ -26,6 +27,8 @@ struct ColumnIndices {
     steps: usize,
     ret: usize,
     cost: usize,
+    epoch: Option<usize>,
+    total: Option<usize>,
     times: [Option<usize>; 3],
     diagnostics: Vec<Option<usize>>,
 }
@@ -39,6 +42,8 @@ impl ColumnIndices {
             steps: need("TotalEnvSteps")?,
             ret: need("Metrics/EpRet")?,
             cost: need("Metrics/EpCost")?,
+            epoch: find("Train/Epoch"),
+            total: find("Time/Total"),
             times: ["Time/Rollout", "Time/Update", "Time/Epoch"].map(find),
             diagnostics: DIAGNOSTICS.iter().map(|(metric, _)| find(metric.key)).collect(),
         })
@@ -75,13 +80,81 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
+/// Maximum number of bytes that [`Newest::read`] reads from the beginning and from the end of the file.
+const NEWEST_BYTES: u64 = 64 << 10;
+
+/// The newest values of `progress.csv`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Newest {
+    /// Number of finished epochs.
+    pub(crate) epochs: u64,
+    /// Total number of environment steps.
+    pub(crate) steps: f64,
+    /// Return and cost of the newest row that has both.
+    pub(crate) ret: Option<f64>,
+    pub(crate) cost: Option<f64>,
+    /// Time since the start of the run.
+    pub(crate) seconds: Option<f64>,
+}
+
+impl Newest {
+    /// Reads the header and the last rows of a file of `length` bytes. Rows that are broken or half-written are left out.
+    pub(crate) fn read(mut file: File, length: u64) -> Result<Self, String> {
+        let wrong = |e: std::io::Error| format!("progress.csv cannot be read: {e}.");
+        let too_long = || Err("progress.csv cannot be read: a row is longer than 64 KiB.".to_owned());
+        let mut header = Vec::new();
+        BufReader::with_capacity(4096, (&mut file).take(NEWEST_BYTES))
+            .read_until(b'\n', &mut header)
+            .map_err(wrong)?;
+        if header.last() != Some(&b'\n') {
+            return if header.len() as u64 == NEWEST_BYTES { too_long() } else { Ok(Self::default()) };
+        }
+        let begin = length.saturating_sub(NEWEST_BYTES).max(header.len() as u64);
+        let mut end = Vec::new();
+        file.seek(SeekFrom::Start(begin)).map_err(wrong)?;
+        file.take(NEWEST_BYTES).read_to_end(&mut end).map_err(wrong)?;
+        let (header, end) = (String::from_utf8_lossy(&header), String::from_utf8_lossy(&end));
+        let places = ColumnIndices::of(&columns(&header))?;
+        // the first line is a whole row only if it follows the header; the text after the last line end is half a row
+        let cut = begin > header.len() as u64;
+        let whole: Vec<&str> =
+            end.split_inclusive('\n').skip(usize::from(cut)).filter(|row| row.ends_with('\n')).collect();
+        if whole.is_empty() && end.len() as u64 == NEWEST_BYTES {
+            return too_long();
+        }
+        let mut newest = Self::default();
+        for row in whole.iter().rev() {
+            let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+            let number = |i: usize| cells.get(i)?.parse::<f64>().ok().filter(|v| v.is_finite());
+            let Some(steps) = number(places.steps).filter(|_| cells.len() == places.columns) else {
+                continue;
+            };
+            if newest.steps == 0.0 {
+                newest.steps = steps;
+                newest.epochs =
+                    places.epoch.and_then(number).map_or(whole.len() as u64, |epoch| 1 + epoch as u64);
+                newest.seconds = places.total.and_then(number);
+            }
+            if let Some((ret, cost)) = number(places.ret).zip(number(places.cost)) {
+                (newest.ret, newest.cost) = (Some(ret), Some(cost));
+                break;
+            }
+        }
+        Ok(newest)
+    }
+}
+
+/// Returns the names in the first row of `progress.csv`.
+fn columns(header: &str) -> Vec<String> {
+    header.split(',').map(|c| printable(c.trim().trim_matches('"')).into_owned()).collect()
+}
+
 impl Progress {
     /// Reads the rows of the file. Rows that are left out are noted.
     pub(crate) fn read(file: impl BufRead, notes: &mut Vec<String>) -> Result<Self, String> {
         let mut rows = RowReader { file, line: Vec::new() };
         let header = rows.next(notes)?.ok_or("progress.csv is empty: the run has not finished an epoch.")?;
-        let column = |c: &str| printable(c.trim().trim_matches('"')).into_owned();
-        let columns: Vec<String> = header.split(',').map(column).collect();
+        let columns = columns(&header);
         let places = ColumnIndices::of(&columns)?;
         let mut sums = [0.0; 3];
         let (mut points, mut diagnostics) = (Vec::new(), Vec::new());

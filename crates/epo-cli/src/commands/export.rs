@@ -8,7 +8,7 @@ use epo_lab::trained::TrainedPolicy;
 use epo_lab::{onnx, runs};
 
 use crate::exit::Code;
-use crate::output::print;
+use crate::output::{path, print};
 
 /// Arguments of `epo export`.
 #[derive(clap::Args, Debug)]
@@ -30,6 +30,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mode = if args.stochastic { ActionMode::Sampled } else { ActionMode::Mean };
     runs::write_whole(&args.onnx, &onnx::export(&policy, mode))
         .with_context(|| format!("{} could not be written", args.onnx.display()))?;
-    print(&format!("{}\nhash {}", args.onnx.display(), policy.hash()))?;
+    print(&format!("{}\nhash {}", path(&args.onnx), policy.hash()))?;
     Ok(Code::Done)
 }

@@ -16,6 +16,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod rollout;
+pub(crate) mod runs;
 pub(crate) mod status;
 pub(crate) mod sweep;
 pub(crate) mod tasks;

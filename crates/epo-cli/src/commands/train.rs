@@ -175,7 +175,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let steps = trainer.steps();
     drop(trainer); // the other ranks end here
     let end = ended?;
-    output::print(&format!("run {}\nhash {}", dir.display(), end.hash))?;
+    output::print(&format!("run {}\nhash {}", output::path(&dir), end.hash))?;
     if !end.finished && reached(steps) {
         progress.note(&format!("paused at {steps} of {} steps", run.total_steps()));
         return Ok(Code::Done);
