@@ -146,7 +146,7 @@ def main():
         only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
         tests = [empty_folder, live, focus, look_around, links, from_another_page, many_groups, sweeps, pictures, hostile, server_gone]
         if "--epo" in sys.argv:
-            tests.append(from_curve_to_cause)
+            tests += [token, from_curve_to_cause]
         for test in [t for t in tests if only in ("", t.__name__)]:
             folder = Path(tmp) / test.__name__
             folder.mkdir()
@@ -276,6 +276,21 @@ def from_another_page(browser, program, folder, make_runs, expect, shots):
             expect(page.locator("html")).to_have_attribute("data-theme", "dark")
             page.close()
         other.shutdown()
+    server.stop()
+
+
+def token(browser, program, folder, make_runs, expect, shots):
+    """Fails if the page is shown without the token, needs it twice, or keeps it in the address."""
+    make_runs.write_run(folder, make_runs.TASKS[0], "epo", 0, 5)
+    server = Server(f"{sys.argv[sys.argv.index('--epo') + 1]} dash --bind ::1 --token abc --port 0 --quiet", folder)
+    page = browser.new_context().new_page()
+    assert page.goto(server.url.removesuffix("?token=abc")).status == 401
+    page.goto(server.url)
+    page.wait_for_selector(DRAWN)
+    assert "abc" not in page.url, page.url
+    page.reload()  # a cookie holds the token
+    page.wait_for_selector(DRAWN)
+    page.context.close()
     server.stop()
 
 
