@@ -2,7 +2,8 @@
 //
 //   EPO_FAULT_DIR     calls on files in this folder are counted
 //   EPO_FAULT_AT      number of the call that fails, from 1
-//   EPO_FAULT_KIND    ENOSPC, EIO, EMFILE, SHORT (half of a write), KILL (SIGKILL to the process itself)
+//   EPO_FAULT_KIND    ENOSPC, EIO, EMFILE, SHORT (half of a write), KILL (SIGKILL to the process itself);
+//                     ENOSPC+, EIO+, EMFILE+: all later calls fail too
 //   EPO_FAULT_MARK    file that is made when the fault happens
 //   EPO_FAULT_BYTES   number of bytes that may be written to the folder; then it is full for good
 //   EPO_CLOCK_JUMP    if set, the clock of the day jumps by up to ten days, back or forth, at every reading
@@ -27,7 +28,7 @@ enum { SHORT = -1, KILL = -2 };
 
 static const char *dir, *mark;
 static long at, count, budget = -1, jumps;
-static int kind, jumping, ready;
+static int kind, stays, jumping, ready;
 static char inside[MOST_FILES]; // whether a descriptor is of a file in the folder
 
 static void begin(void) {
@@ -38,8 +39,9 @@ static void begin(void) {
   if ((text = getenv("EPO_FAULT_BYTES"))) budget = atol(text);
   text = getenv("EPO_FAULT_KIND");
   if (!text) text = "EIO";
-  kind = !strcmp(text, "ENOSPC") ? ENOSPC : !strcmp(text, "EMFILE") ? EMFILE : !strcmp(text, "SHORT") ? SHORT
+  kind = !strncmp(text, "ENOSPC", 6) ? ENOSPC : !strncmp(text, "EMFILE", 6) ? EMFILE : !strcmp(text, "SHORT") ? SHORT
        : !strcmp(text, "KILL") ? KILL : EIO;
+  stays = strchr(text, '+') != NULL;
   __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
 }
 
@@ -54,7 +56,9 @@ static int track(int fd, int in) {
 
 // Whether this call fails. A short write is left to `write`.
 static int strikes(int counted) {
-  if (!counted || !at || __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != at) return 0;
+  if (!counted || !at) return 0;
+  long n = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
+  if (n < at || (n > at && !stays)) return 0;
   if (mark) syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, mark, O_CREAT | O_WRONLY, 0600));
   if (kind == KILL) syscall(SYS_kill, getpid(), SIGKILL);
   return 1;

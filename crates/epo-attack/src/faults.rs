@@ -13,7 +13,8 @@ use crate::walk::ID;
 
 /// Path of the library.
 const LIBRARY: &str = env!("EPO_FAULT_LIB");
-const KINDS: [&str; 5] = ["ENOSPC", "EIO", "EMFILE", "SHORT", "KILL"];
+/// Kinds of faults. With `+`, all later calls fail too.
+const KINDS: [&str; 8] = ["ENOSPC", "EIO", "EMFILE", "SHORT", "KILL", "ENOSPC+", "EIO+", "EMFILE+"];
 
 /// Adds the library to a command. `dir` is the folder whose calls are counted.
 pub(crate) fn preload(command: &mut Command, dir: &Path) {
@@ -134,8 +135,9 @@ fn each_call(
     }
     let all = calls * KINDS.len() as u64;
     attack.note = Some(format!("{calls} calls, {} kinds of faults", KINDS.len()));
-    // an odd stride visits every pair of call and kind once, in an order that is spread over all of them
-    let stride = (all / budget.most.clamp(1, all)).max(1) | 1;
+    // a stride without a common divisor visits every pair of call and kind once, spread over all of them
+    let stride =
+        (all / budget.most.clamp(1, all)..=all).find(|&stride| divisor(stride, all) == 1).unwrap_or(1);
     let mut at = lab.random.below(all as usize) as u64;
     while budget.more(attack.tried) && attack.tried < all {
         let (struck, result) = try_one(lab, 1 + at % calls, KINDS[(at / calls) as usize % KINDS.len()]);
@@ -145,6 +147,11 @@ fn each_call(
             (_, result) => attack.count(result),
         }
     }
+}
+
+/// Greatest common divisor.
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
 }
 
 /// Runs a command that has a fault. It may end well, with a documented code, or by the kill that was asked for.

@@ -73,7 +73,7 @@ fn kill_once(mut command: Command, runs: &Path, after: Duration, saves: Option<u
             if child.try_wait().is_ok_and(|status| status.is_some()) {
                 return;
             }
-            std::hint::spin_loop();
+            std::thread::sleep(Duration::from_micros(50)); // the child may need this processor
         }
     };
     match saves {

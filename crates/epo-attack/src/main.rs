@@ -137,7 +137,7 @@ const PLANS: [Plan; 20] = [
         run: steady::threads,
     },
     Plan { name: "memory and descriptors in a long run", share: 2.0, short: 1, long: 20, run: steady::leaks },
-    Plan { name: "MuJoCo under valgrind", share: 1.0, short: 0, long: 1, run: steady::valgrind },
+    Plan { name: "MuJoCo under valgrind", share: 2.0, short: 0, long: 76, run: steady::valgrind },
 ];
 
 /// Commands of `epo` that this program understands, and its own workers.

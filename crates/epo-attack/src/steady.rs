@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use epo_core::Env;
 use epo_lab::config::algorithms;
@@ -45,13 +45,16 @@ pub(crate) fn threads(lab: &mut Lab, budget: &Budget) -> Attack {
     attack
 }
 
-/// One long run in this process. After its first third, memory may not grow by more than 4 MB, and the number of open
-/// files not at all. An attempt is a part of the run.
+/// Interval of the samples of memory and open files.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// One long run in this process. After its first part, memory may not grow by more than 4 MB, and the number of open
+/// files not at all. An attempt is a part of the run. Memory and files are printed every minute.
 pub(crate) fn leaks(lab: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
     let dir = lab.place();
     let parts = budget.most.max(1);
-    let slot = (budget.left() / (parts as u32 + 1)).min(std::time::Duration::from_secs(3600));
+    let slot = budget.left() / (parts as u32 + 1);
     let epochs_at_least = 20;
     let make = epo_lab::runs::task_maker("SafetyPointGoal1-v0", Physics::Fast);
     let run = small_run(&[
@@ -61,9 +64,12 @@ pub(crate) fn leaks(lab: &mut Lab, budget: &Budget) -> Attack {
         "train.eval_every=50",
         "train.eval_episodes=1",
     ]);
-    let (Ok(make), Ok(run)) = (make, run) else {
-        attack.count(Err("the run cannot be set up".into()));
-        return attack;
+    let (make, run) = match (make, run) {
+        (Ok(make), Ok(run)) => (make, run),
+        (Err(e), _) | (_, Err(e)) => {
+            attack.count(Err(e.to_string()));
+            return attack;
+        }
     };
     let mut trainer = match Trainer::create(&dir, run, &make) {
         Ok(trainer) => trainer,
@@ -72,20 +78,27 @@ pub(crate) fn leaks(lab: &mut Lab, budget: &Budget) -> Attack {
             return attack;
         }
     };
-    let mut train_for = |attack: &mut Attack| {
-        let (stop, begun, mut epochs) = (AtomicBool::new(false), Instant::now(), 0);
+    let start = Instant::now();
+    let (mut samples, mut epochs, mut next) = (Samples::default(), 0_u64, MINUTE);
+    let mut train_for = |attack: &mut Attack, samples: &mut Samples| {
+        let (stop, begun, first) = (AtomicBool::new(false), Instant::now(), epochs);
         let trained = trainer.train(&stop, |_| {
             epochs += 1;
-            stop.store(epochs >= epochs_at_least && begun.elapsed() > slot, Relaxed);
+            stop.store(epochs - first >= epochs_at_least && begun.elapsed() > slot, Relaxed);
+            if start.elapsed() >= next {
+                next += MINUTE;
+                samples.take(start.elapsed(), epochs);
+            }
         });
         if let Err(e) = trained {
             attack.count(Err(e.to_string()));
         }
         usage()
     };
-    let base = train_for(&mut attack);
+    let base = train_for(&mut attack, &mut samples);
+    samples.0.clear(); // memory may grow in the first part
     for _ in 0..parts {
-        let now = train_for(&mut attack);
+        let now = train_for(&mut attack, &mut samples);
         attack.count(match (base, now) {
             (Some((memory, files)), Some((more, open))) if more > memory + 4096 || open > files => {
                 Err(format!("memory {memory} → {more} kB, open files {files} → {open}"))
@@ -97,9 +110,40 @@ pub(crate) fn leaks(lab: &mut Lab, budget: &Budget) -> Attack {
             break;
         }
     }
+    attack.note =
+        Some(format!("{epochs} epochs in {:.0} s{}", start.elapsed().as_secs_f64(), samples.summary()));
     drop(trainer);
     let _ = std::fs::remove_dir_all(&dir);
     attack
+}
+
+/// Hours since the start, memory in kB and number of open files, once a minute.
+#[derive(Debug, Default)]
+struct Samples(Vec<(f64, u64, usize)>);
+
+impl Samples {
+    fn take(&mut self, time: Duration, epochs: u64) {
+        if let Some((memory, files)) = usage() {
+            let hours = time.as_secs_f64() / 3600.0;
+            eprintln!("{:.1} min, {epochs} epochs: memory {memory} kB, open files {files}", 60.0 * hours);
+            self.0.push((hours, memory, files));
+        }
+    }
+
+    /// Largest memory, largest number of open files, and the slope of the memory by least squares.
+    fn summary(&self) -> String {
+        let Some((memory, files)) = self.0.iter().map(|s| s.1).max().zip(self.0.iter().map(|s| s.2).max())
+        else {
+            return String::new();
+        };
+        let n = self.0.len() as f64;
+        let mean = |f: &dyn Fn(&(f64, u64, usize)) -> f64| self.0.iter().map(f).sum::<f64>() / n;
+        let (time, level) = (mean(&|s| s.0), mean(&|s| s.1 as f64));
+        let slope = mean(&|s| (s.0 - time) * (s.1 as f64 - level)) / mean(&|s| (s.0 - time).powi(2));
+        format!(
+            "; after the first part: memory at most {memory} kB with a slope of {slope:.0} kB per hour, open files at most {files}"
+        )
+    }
 }
 
 /// Memory of this process in kB, and its number of open files.
@@ -110,43 +154,54 @@ fn usage() -> Option<(u64, usize)> {
     Some((line.split_whitespace().nth(1)?.parse().ok()?, files))
 }
 
-/// Steps of every family of tasks under valgrind's memory checker.
-pub(crate) fn valgrind(_: &mut Lab, _: &Budget) -> Attack {
+/// Steps of every task in both simulations under valgrind's memory checker. An attempt is a task in a process of its own.
+pub(crate) fn valgrind(_: &mut Lab, budget: &Budget) -> Attack {
     let mut attack = Attack::default();
-    let mut command = std::process::Command::new("valgrind");
-    command.args(["--error-exitcode=9", "--quiet"]).arg(epo(&[]).get_program()).arg("physics-worker");
-    match finish(&mut command) {
-        Ok(output) if output.status.success() => attack.count(Ok(())),
-        Ok(output) => {
-            attack.count(Err(format!(
-                "{}: {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            )));
+    let tasks =
+        epo_tasks::tasks().into_iter().flat_map(|task| Physics::ALL.map(|physics| (&task.id, physics)));
+    for (task, physics) in tasks {
+        if !budget.more(attack.tried) {
+            break;
         }
-        Err(_) => attack.note = Some("valgrind is not installed".into()),
+        let mut command = std::process::Command::new("valgrind");
+        let worker = epo(&[]);
+        command.args(["--error-exitcode=9", "--quiet"]).arg(worker.get_program());
+        match finish(command.args(["physics-worker", task, physics.name()])) {
+            Ok(output) if output.status.success() => attack.count(Ok(())),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                attack.count(Err(format!("{task}, {physics}: {}: {}", output.status, said.trim())));
+            }
+            Err(e) => {
+                attack.note = Some(format!("valgrind: {e}"));
+                break;
+            }
+        }
     }
     attack
 }
 
-/// Plays a few steps of tasks under valgrind.
+/// Plays a few steps of a task under valgrind.
 pub(crate) fn physics_worker() -> ExitCode {
-    for task in ["SafetyPointGoal1-v0", "SafetyCarButton1-v0", "SafetyHalfCheetahVelocity-v1"] {
-        for physics in [Physics::Published, Physics::Fast] {
-            let played = epo_lab::runs::task_maker(task, physics).and_then(|make| {
-                let mut env: Box<dyn Env> = make()?;
-                let (mut obs, action) = (vec![0.0; env.spec().obs_len], vec![0.5; env.spec().action.len()]);
-                env.reset(1, &mut obs)?;
-                for _ in 0..20 {
-                    env.step(&action, &mut obs)?;
-                }
-                Ok(())
-            });
-            if let Err(e) = played {
-                eprintln!("error: {task}: {e}");
-                return ExitCode::FAILURE;
+    let args: Vec<String> = std::env::args().skip(2).collect();
+    let [task, physics] = &args[..] else { return ExitCode::from(2) };
+    let Ok(physics) = physics.parse::<Physics>() else { return ExitCode::from(2) };
+    let played = epo_lab::runs::task_maker(task, physics).and_then(|make| {
+        let mut env: Box<dyn Env> = make()?;
+        let (mut obs, action) = (vec![0.0; env.spec().obs_len], vec![0.5; env.spec().action.len()]);
+        for seed in 1..3 {
+            env.reset(seed, &mut obs)?;
+            for _ in 0..20 {
+                env.step(&action, &mut obs)?;
             }
         }
+        Ok(())
+    });
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {task}: {e}");
+            ExitCode::FAILURE
+        }
     }
-    ExitCode::SUCCESS
 }
