@@ -711,17 +711,18 @@
     const notice = element("notice"), { recorded, actions, command } = a;
     const exact = actions !== "policy";
     const strong = (/** @type {string} */ textContent) => Object.assign(document.createElement("b"), { textContent });
+    const who = sides.length === 2 ? "A: " : "";
     notice.hidden = !recorded;
     notice.className = exact ? "exact" : "";
     if (recorded && exact) {
-      notice.replaceChildren(strong("This is exactly the episode of training. "), /** @type {Record<string, string>} */ ({
+      notice.replaceChildren(strong(`${who}This is exactly the episode of training. `), /** @type {Record<string, string>} */ ({
         recorded: `Its actions were recorded during training. The values below are those of the critics after ${epochs(sides[0])}.`,
         checkpoint: `Its actions were computed again from the checkpoint after ${epochs(sides[0])}.`,
         retrained: "Its actions were computed again by repeating the training.",
       })[actions]);
     } else if (recorded) {
       notice.replaceChildren(
-        strong("This is not exactly the recorded episode. "),
+        strong(`${who}This is not exactly the recorded episode. `),
         `Recorded in training: return ${round(recorded.return)}, cost ${round(recorded.cost)}, ${recorded.length} steps. Replayed here: return ${round(a.return)}, cost ${round(a.cost)}, ${sides[0].steps} steps. The seed and the layout are the same; the actions are those of the policy after ${epochs(sides[0])}. `,
         command ? "This command repeats the recorded episode exactly: " : "Repeating the training gave another episode, so another version trained this run.",
         command ? Object.assign(document.createElement("code"), { textContent: command }) : "",
