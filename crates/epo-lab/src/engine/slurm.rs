@@ -291,19 +291,12 @@ impl Slurm {
         let begun = Instant::now();
         let mut watch = Watch::default();
         let (mut first, mut refused) = (true, None::<Refusal>);
-        'watching: loop {
+        loop {
             if is_cancelled(&plan.dir) {
                 Self::cancel_lines(&self.lines(plan)?)?; // `--cancel` may not have seen what was submitted last
                 break;
             }
-            let mut queue = self.by_run(&lines)?;
-            let mut idle = watch.idle_tasks(plan, &mut reader, &queue, IDLE_TASK)?;
-            idle.extend(lines.iter().filter(|line| line.is_held()).map(|line| line.id.clone()));
-            for id in &idle {
-                let _ = run("scancel", &[id]); // it may have ended meanwhile
-            }
-            lines.retain(|line| !idle.contains(&line.id));
-            queue.retain(|_, task| !idle.contains(&task.id));
+            let queue = self.remove_useless(plan, &mut lines, &mut watch, &mut reader)?;
             if let Some(why) = watch.check.as_ref().and_then(|folder| failed_check(folder, &lines)) {
                 return Err(EngineError::Unavailable(why));
             }
@@ -344,25 +337,57 @@ impl Slurm {
             let quick = begun.elapsed() < Duration::from_secs(10);
             let slower = u32::try_from(lines.len() / EASY_QUEUE).unwrap_or(u32::MAX).clamp(1, 15);
             wait(if quick { POLL / 4 } else { POLL * slower }, stop);
-            let away = Instant::now();
-            lines = loop {
-                match self.lines(plan) {
-                    // Slurm has answered before, so the controller may be restarting: the tasks continue
-                    // without it
-                    Err(EngineError::Unavailable(why) | EngineError::Refused(why)) => {
-                        let seconds = away.elapsed().as_secs();
-                        let note = format!("no answer from Slurm for {seconds} s: {why}");
-                        observe(&Overview { note, ..overview.clone() });
-                        wait(POLL, stop);
-                        if stop.load(Relaxed) || is_cancelled(&plan.dir) {
-                            break 'watching;
-                        }
-                    }
-                    lines => break lines?,
-                }
-            };
+            match self.ask_again(plan, &overview, stop, observe)? {
+                Some(new) => lines = new,
+                None => break,
+            }
         }
         Ok(reader.finish()?)
+    }
+
+    /// Cancels tasks that work on none of their runs, or that Slurm holds, and removes them from the lines. Returns the
+    /// other tasks by the name of their run.
+    fn remove_useless(
+        &self,
+        plan: &Plan,
+        lines: &mut Vec<QueueLine>,
+        watch: &mut Watch,
+        reader: &mut StatusReader<'_>,
+    ) -> Result<HashMap<String, EngineTask>, EngineError> {
+        let mut queue = self.by_run(lines)?;
+        let mut useless = watch.idle_tasks(plan, reader, &queue, IDLE_TASK)?;
+        useless.extend(lines.iter().filter(|line| line.is_held()).map(|line| line.id.clone()));
+        for id in &useless {
+            let _ = run("scancel", &[id]); // it may have ended meanwhile
+        }
+        lines.retain(|line| !useless.contains(&line.id));
+        queue.retain(|_, task| !useless.contains(&task.id));
+        Ok(queue)
+    }
+
+    /// Asks Slurm for the tasks until it answers. Returns `None` if the command has to end before.
+    fn ask_again(
+        &self,
+        plan: &Plan,
+        overview: &Overview,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Overview),
+    ) -> Result<Option<Vec<QueueLine>>, EngineError> {
+        let away = Instant::now();
+        loop {
+            match self.lines(plan) {
+                // Slurm has answered before, so the controller may be restarting: the tasks continue without it
+                Err(EngineError::Unavailable(why) | EngineError::Refused(why)) => {
+                    let note = format!("no answer from Slurm for {} s: {why}", away.elapsed().as_secs());
+                    observe(&Overview { note, news: Vec::new(), ..overview.clone() });
+                    wait(POLL, stop);
+                    if stop.load(Relaxed) || is_cancelled(&plan.dir) {
+                        return Ok(None);
+                    }
+                }
+                lines => return lines.map(Some),
+            }
+        }
     }
 
     fn cancel_lines(lines: &[QueueLine]) -> Result<(), EngineError> {
