@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -307,9 +308,14 @@ def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
     page.goto(server.url)
     expect(page.locator("#empty")).to_contain_text("There are no runs yet")
     training = subprocess.Popen([*command, *(part for setting in settings for part in ("--set", setting))])
+    while sum(len(path.read_text().splitlines()) for path in folder.glob("*/*/progress.csv")) < 4:  # three epochs
+        assert training.poll() is None, "the run ended too early"
+        time.sleep(0.01)
+    training.send_signal(signal.SIGSTOP)  # a fast machine would end the run before the page shows it
     page.wait_for_selector(DRAWN, timeout=60_000)
     expect(page.locator("#runtable .state.training")).to_have_count(1)
     seen = int(page.get_attribute("#chart-main .chart", "data-drawn"))
+    training.send_signal(signal.SIGCONT)
     assert training.wait(timeout=300) == 0
     expect(page.locator("#runtable .state.done")).to_have_count(1, timeout=15_000)
     assert int(page.get_attribute("#chart-main .chart", "data-drawn")) > seen, "the curve grew while the run trained"
