@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! F̂ = (J_c + z e − d) / d,  at most 100                   violation in units of the limit; e = standard error of J_c
-//! α from F̂,   x = sp_β(F̂),   Φ(x) = α x + (1−α) x²         Penalty Metric Network: region, filter, weighting
+//! α from F̂,   x = sp_b(F̂),   b = min(β, d/(2e))            Penalty Metric Network: region, filter
+//! Φ(x) = α x + (1−α) x²                                   weighting
 //! Ψ = e^{min(F̂, ψ_max)} / μ                               penalty factor
 //! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; w = 1/μ at the limit
 //! A = (A_r − w Â_c) / (1 + w),   Â_c = α Â_N + (1−α) Â_√F   each advantage divided by its root mean square
 //! L(θ) = −E[min(ρ A, clip(ρ, 1±ε) A)]
 //! once per epoch:
-//!   if F̂ > 0 and w was cut to w_max:   w_max ← min(w_max + η_w min(F̂, 1), 19)
+//!   if F̂ > 0 and w was cut to w_max:   w_max ← min(w_max + η_w, 19)
 //!   otherwise:                         ln μ ← ln μ − η clamp(F̂, −1, 1),  μ ≤ max(19, μ_0)
 //! ```
 //! Parameters: z is `margin`, β `sharpness`, μ_0 `mu_init`, η `mu_rate` and η_w `share_rate`. The first
@@ -72,11 +73,12 @@ epo_core::parameters! {
         /// Function that filters the violation: `softplus`, or `relu`, which gives no penalty
         /// within the limit.
         pub smooth: Smooth = Smooth::Softplus,
-        /// Sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the limit.
+        /// Largest sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the
+        /// limit. If the measured cost is uncertain, the softplus is wider: as wide as two standard errors.
         pub sharpness: f64 = 8.0,
         /// Safety margin z, in standard errors of the measured cost. The penalty grows from this
         /// margin below the limit on; with 0 it grows from the limit on.
-        pub margin: f64 = 1.0,
+        pub margin: f64 = 2.0,
         /// Values of F̂ where the near region ends and where the far region begins.
         pub alpha_thresholds: [f64; 2] = [0.5, 1.0],
         /// Upper bound on the exponent of Ψ.
@@ -89,7 +91,7 @@ epo_core::parameters! {
         /// to 0.95.
         pub share_max: f64 = 0.5,
         /// Rate η_w of that bound: an epoch above the limit in which the bound is active raises
-        /// w_max by η_w F̂, and by at most η_w. The share never exceeds 0.95.
+        /// w_max by η_w. The share never exceeds 0.95.
         pub share_rate: f64 = 0.15,
         /// Half-width ε of the clip of the probability ratio.
         pub clip: f64 = 0.2,
@@ -152,6 +154,9 @@ pub(crate) fn check_psi_max(psi_max: f64) -> Result<(), UpdateError> {
 /// Upper bound on the violation F̂. If the limit is 0, any positive cost has this violation.
 const F_MAX: f64 = 100.0;
 
+/// Smallest sharpness of the softplus. A limit of 0 is less than any error.
+const SMALLEST_SHARPNESS: f64 = 0.5;
+
 impl EpoParams {
     /// The violation F̂ in units of the limit, at most 100.
     pub fn violation(&self, cost: CostReading) -> f64 {
@@ -161,6 +166,11 @@ impl EpoParams {
             _ if excess > 0.0 => F_MAX,
             _ => 0.0,
         }
+    }
+
+    /// The sharpness b of the softplus: at most β, and so that the softplus is as wide as two standard errors.
+    fn sharpness(&self, cost: CostReading) -> f64 {
+        self.sharpness.min((cost.limit() / (2.0 * cost.standard_error())).max(SMALLEST_SHARPNESS))
     }
 }
 
@@ -235,8 +245,8 @@ impl Objective for Epo {
         let EpoState { mu, w_max } = self.next;
         self.mu = mu;
         self.psi = penalty_factor(self.f_hat, mu, p.psi_max);
-        let penalty =
-            PenaltyFunction { smooth: p.smooth, sharpness: p.sharpness, alpha: self.alpha, psi: self.psi };
+        let sharpness = p.sharpness(cost);
+        let penalty = PenaltyFunction { smooth: p.smooth, sharpness, alpha: self.alpha, psi: self.psi };
         let at_limit = match p.smooth {
             Smooth::Softplus => 0.5,
             Smooth::Relu => 1.0,
@@ -245,7 +255,7 @@ impl Objective for Epo {
         self.weight = weight.min(w_max);
         let distance = self.f_hat.clamp(-1.0, 1.0);
         self.next = if distance > 0.0 && self.weight < weight {
-            EpoState { mu, w_max: (w_max + p.share_rate * distance).min(W_MAX) }
+            EpoState { mu, w_max: (w_max + p.share_rate).min(W_MAX) }
         } else {
             EpoState { mu: (mu.ln() - p.mu_rate * distance).exp().min(W_MAX.max(p.mu_init)), w_max }
         };
@@ -358,12 +368,33 @@ mod tests {
         assert_eq!(params.violation(reading), -1.0 / 25.0, "an unknown number of episodes gives no margin");
     }
 
+    /// This test fails if an uncertain reading makes the weight jump at the limit.
+    #[test]
+    fn the_softplus_is_as_wide_as_two_standard_errors() {
+        // d = 25, 100 episodes: spread 50 gives e = 5 and b = 25/10 = 2.5; spread 10 gives e = 1 and b = β = 8
+        let weight = |spread: f64| {
+            let reading = CostReading::with_spread(30.0, 25.0, spread).unwrap();
+            let params = EpoParams { margin: 0.0, share_max: 0.95, mu_init: 10.0, ..EpoParams::default() };
+            let mut epo = Epo::new(params);
+            epo.begin(reading.of_episodes(100, 100.0));
+            epo.weight
+        };
+        // F̂ = 0.2:  w = e^{0.2}/10 · 2 σ(b F̂)
+        let want = |b: f64| 0.2_f64.exp() / 10.0 * 2.0 / (1.0 + (-0.2 * b).exp());
+        for (spread, b) in [(50.0, 2.5), (10.0, 8.0), (0.0, 8.0)] {
+            assert!((weight(spread) - want(b)).abs() < 1e-12, "spread {spread}: {}", weight(spread));
+        }
+    }
+
     #[test]
     fn without_a_limit_any_cost_is_far_and_no_cost_is_on_the_limit() {
         let params = EpoParams::default();
         let read = |cost| params.violation(CostReading::new(cost, 0.0).unwrap());
         assert_eq!((read(1e-9), read(0.0)), (F_MAX, 0.0));
         assert_eq!(params.violation(CostReading::new(1e300, 1e-300).unwrap()), F_MAX);
+        let mut epo = Epo::new(params);
+        epo.begin(CostReading::new(0.0, 0.0).unwrap());
+        assert!(epo.weight.is_finite());
     }
 
     /// This test fails if the penalty can take the whole update, or if μ keeps changing while the bound acts.
