@@ -47,14 +47,22 @@ pub(crate) fn pad_rows(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
 /// Writes the transpose of `w` (dense, `n` wide) to rows of stride `ld`.
 #[inline(always)]
 pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
-    // eight rows at a time: a column of them is collected in a vector register and stored at once
-    let eights = w.chunks_exact(8 * n);
-    let (rest, done) = (eights.remainder(), w.len() / n / 8 * 8);
-    for (e, rows) in eights.enumerate() {
-        let rows: [&[f32]; 8] = std::array::from_fn(|i| &rows[i * n..][..n]);
-        for (j, out) in out.chunks_exact_mut(ld).take(n).enumerate() {
-            let column: [f32; 8] = std::array::from_fn(|i| rows[i][j]);
-            out[8 * e..][..8].copy_from_slice(&column);
+    // the transpose of a block of 4 × 4 stays in registers
+    let fours = w.chunks_exact(4 * n);
+    let (rest, done) = (fours.remainder(), w.len() / n / 4 * 4);
+    for (i, rows) in fours.enumerate() {
+        let rows: [&[f32]; 4] = std::array::from_fn(|r| &rows[r * n..][..n]);
+        let blocks: [&[[f32; 4]]; 4] = std::array::from_fn(|r| rows[r].as_chunks().0);
+        for (j, out) in out.chunks_exact_mut(4 * ld).take(n / 4).enumerate() {
+            let columns = transpose_block([blocks[0][j], blocks[1][j], blocks[2][j], blocks[3][j]]);
+            for (c, column) in columns.iter().enumerate() {
+                out[c * ld + 4 * i..][..4].copy_from_slice(column);
+            }
+        }
+        for j in n / 4 * 4..n {
+            for r in 0..4 {
+                out[j * ld + 4 * i + r] = rows[r][j];
+            }
         }
     }
     for (r, row) in rest.chunks_exact(n).enumerate() {
@@ -62,6 +70,25 @@ pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
             *out = *w;
         }
     }
+}
+
+/// The transpose of a block. The compiler does not find these shuffles by itself.
+#[inline(always)]
+fn transpose_block(rows: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse) = pulp::core_arch::x86::Sse::try_new() {
+        use pulp::cast;
+        let [a, b, c, d] = [cast(rows[0]), cast(rows[1]), cast(rows[2]), cast(rows[3])];
+        let (ab, cd) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpacklo_ps(c, d));
+        let (ab2, cd2) = (sse._mm_unpackhi_ps(a, b), sse._mm_unpackhi_ps(c, d));
+        return [
+            cast(sse._mm_movelh_ps(ab, cd)),
+            cast(sse._mm_movehl_ps(cd, ab)),
+            cast(sse._mm_movelh_ps(ab2, cd2)),
+            cast(sse._mm_movehl_ps(cd2, ab2)),
+        ];
+    }
+    std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
 }
 
 /// The factors A and B of a product. `a` has rows of stride `lda`, of which the first `depth` columns are used. `b` has
