@@ -420,27 +420,30 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const P: [f32; 5] = [0.999_999_9, 0.133_732, 0.003_486_583_7, 2.047_185_7e-5, 1.318_425_7e-8];
     const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388e-4, 7.702_678e-7];
     let s = |c: f32| simd.splat_f32s(c);
-    let x = clamp(simd, flush(simd, x, TINY), 9.0);
-    let y = simd.mul_f32s(x, x);
+    // of |x|, which needs one bound instead of two; the sign comes back at the end
+    let a = simd.abs_f32s(x);
+    let tiny = simd.less_than_f32s(a, s(TINY));
+    let a = at_most(simd, a, 9.0);
+    let y = simd.mul_f32s(a, a);
     let (mut p, mut q) = (s(P[4]), s(Q[4]));
     for i in (0..4).rev() {
         p = simd.mul_add_e_f32s(p, y, s(P[i]));
         q = simd.mul_add_e_f32s(q, y, s(Q[i]));
     }
-    clamp(simd, simd.div_f32s(simd.mul_f32s(x, p), q), 1.0)
+    let size = at_most(simd, simd.div_f32s(simd.mul_f32s(a, p), q), 1.0);
+    let sign = simd.and_f32s(x, s(-0.0));
+    simd.select_f32s(tiny, s(0.0), simd.or_f32s(size, sign))
 }
 
-/// Clamps x to ±bound. NaN stays NaN.
+/// The smaller of x and `bound`. NaN stays NaN.
 #[inline(always)]
-fn clamp<S: Simd>(simd: S, x: S::f32s, bound: f32) -> S::f32s {
-    let (low, high) = (simd.splat_f32s(-bound), simd.splat_f32s(bound));
+fn at_most<S: Simd>(simd: S, x: S::f32s, bound: f32) -> S::f32s {
+    let bound = simd.splat_f32s(bound);
     if S::IS_SCALAR {
         // `f32::min` would replace NaN by the bound
-        let x = simd.select_f32s(simd.greater_than_f32s(x, high), high, x);
-        simd.select_f32s(simd.less_than_f32s(x, low), low, x)
+        simd.select_f32s(simd.greater_than_f32s(x, bound), bound, x)
     } else {
-        // x comes second, because min and max of x86 return the second operand if one is NaN
-        simd.max_f32s(low, simd.min_f32s(high, x))
+        simd.min_f32s(bound, x) // x comes second, because min of x86 returns the second operand if one is NaN
     }
 }
 
