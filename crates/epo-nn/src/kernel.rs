@@ -47,14 +47,22 @@ pub(crate) fn pad_rows(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
 /// Writes the transpose of `w` (dense, `n` wide) to rows of stride `ld`.
 #[inline(always)]
 pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
-    // eight rows at a time: a column of them is collected in a vector register and stored at once
-    let eights = w.chunks_exact(8 * n);
-    let (rest, done) = (eights.remainder(), w.len() / n / 8 * 8);
-    for (e, rows) in eights.enumerate() {
-        let rows: [&[f32]; 8] = std::array::from_fn(|i| &rows[i * n..][..n]);
-        for (j, out) in out.chunks_exact_mut(ld).take(n).enumerate() {
-            let column: [f32; 8] = std::array::from_fn(|i| rows[i][j]);
-            out[8 * e..][..8].copy_from_slice(&column);
+    // the transpose of a block of 4 × 4 stays in registers
+    let fours = w.chunks_exact(4 * n);
+    let (rest, done) = (fours.remainder(), w.len() / n / 4 * 4);
+    for (i, rows) in fours.enumerate() {
+        let rows: [&[f32]; 4] = std::array::from_fn(|r| &rows[r * n..][..n]);
+        let blocks: [&[[f32; 4]]; 4] = std::array::from_fn(|r| rows[r].as_chunks().0);
+        for (j, out) in out.chunks_exact_mut(4 * ld).take(n / 4).enumerate() {
+            let columns = transpose_block([blocks[0][j], blocks[1][j], blocks[2][j], blocks[3][j]]);
+            for (c, column) in columns.iter().enumerate() {
+                out[c * ld + 4 * i..][..4].copy_from_slice(column);
+            }
+        }
+        for j in n / 4 * 4..n {
+            for r in 0..4 {
+                out[j * ld + 4 * i + r] = rows[r][j];
+            }
         }
     }
     for (r, row) in rest.chunks_exact(n).enumerate() {
@@ -62,6 +70,25 @@ pub(crate) fn transpose(w: &[f32], n: usize, out: &mut [f32], ld: usize) {
             *out = *w;
         }
     }
+}
+
+/// The transpose of a block. The compiler does not find these shuffles by itself.
+#[inline(always)]
+fn transpose_block(rows: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse) = pulp::core_arch::x86::Sse::try_new() {
+        use pulp::cast;
+        let [a, b, c, d] = [cast(rows[0]), cast(rows[1]), cast(rows[2]), cast(rows[3])];
+        let (ab, cd) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpacklo_ps(c, d));
+        let (ab2, cd2) = (sse._mm_unpackhi_ps(a, b), sse._mm_unpackhi_ps(c, d));
+        return [
+            cast(sse._mm_movelh_ps(ab, cd)),
+            cast(sse._mm_movehl_ps(cd, ab)),
+            cast(sse._mm_movelh_ps(ab2, cd2)),
+            cast(sse._mm_movehl_ps(cd2, ab2)),
+        ];
+    }
+    std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
 }
 
 /// The factors A and B of a product. `a` has rows of stride `lda`, of which the first `depth` columns are used. `b` has
@@ -393,27 +420,30 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const P: [f32; 5] = [0.999_999_9, 0.133_732, 0.003_486_583_7, 2.047_185_7e-5, 1.318_425_7e-8];
     const Q: [f32; 5] = [1.0, 0.467_064_96, 0.025_841_986, 3.271_388e-4, 7.702_678e-7];
     let s = |c: f32| simd.splat_f32s(c);
-    let x = clamp(simd, flush(simd, x, TINY), 9.0);
-    let y = simd.mul_f32s(x, x);
+    // of |x|, which needs one bound instead of two; the sign comes back at the end
+    let a = simd.abs_f32s(x);
+    let tiny = simd.less_than_f32s(a, s(TINY));
+    let a = at_most(simd, a, 9.0);
+    let y = simd.mul_f32s(a, a);
     let (mut p, mut q) = (s(P[4]), s(Q[4]));
     for i in (0..4).rev() {
         p = simd.mul_add_e_f32s(p, y, s(P[i]));
         q = simd.mul_add_e_f32s(q, y, s(Q[i]));
     }
-    clamp(simd, simd.div_f32s(simd.mul_f32s(x, p), q), 1.0)
+    let size = at_most(simd, simd.div_f32s(simd.mul_f32s(a, p), q), 1.0);
+    let sign = simd.and_f32s(x, s(-0.0));
+    simd.select_f32s(tiny, s(0.0), simd.or_f32s(size, sign))
 }
 
-/// Clamps x to ±bound. NaN stays NaN.
+/// The smaller of x and `bound`. NaN stays NaN.
 #[inline(always)]
-fn clamp<S: Simd>(simd: S, x: S::f32s, bound: f32) -> S::f32s {
-    let (low, high) = (simd.splat_f32s(-bound), simd.splat_f32s(bound));
+fn at_most<S: Simd>(simd: S, x: S::f32s, bound: f32) -> S::f32s {
+    let bound = simd.splat_f32s(bound);
     if S::IS_SCALAR {
         // `f32::min` would replace NaN by the bound
-        let x = simd.select_f32s(simd.greater_than_f32s(x, high), high, x);
-        simd.select_f32s(simd.less_than_f32s(x, low), low, x)
+        simd.select_f32s(simd.greater_than_f32s(x, bound), bound, x)
     } else {
-        // x comes second, because min and max of x86 return the second operand if one is NaN
-        simd.max_f32s(low, simd.min_f32s(high, x))
+        simd.min_f32s(bound, x) // x comes second, because min of x86 returns the second operand if one is NaN
     }
 }
 
