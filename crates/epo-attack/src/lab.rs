@@ -153,6 +153,8 @@ pub(crate) struct Left {
     rows: Vec<Vec<String>>,
     episodes: String,
     event_bytes: u64,
+    /// Content of `policies.bin`; `None` if the task cannot be replayed.
+    policies: Option<Vec<u8>>,
 }
 
 /// Reads the results of a run.
@@ -170,6 +172,7 @@ pub(crate) fn left(dir: &Path) -> Result<Left, String> {
         rows: text.lines().map(row).collect(),
         episodes: read("episodes.csv")?,
         event_bytes: events.len(),
+        policies: std::fs::read(dir.join("policies.bin")).ok(),
     })
 }
 

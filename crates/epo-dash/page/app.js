@@ -414,7 +414,7 @@ function openPanel(title, ...content) {
 }
 
 /** Names of the sources of a replay's actions. @type {Record<string, string>} */
-const ACTIONS = { recorded: "recorded", checkpoint: "checkpoint", policy: "same seed" };
+const ACTIONS = { recorded: "recorded policy", checkpoint: "checkpoint", policy: "same seed" };
 
 /** Lists the episodes that ended in an epoch, or in the next one in which any did: an episode may be longer than an epoch. @param {{group?: string, run?: string, title: string}} whose @param {number} x */
 async function openEpisodes(whose, x) {
@@ -441,7 +441,7 @@ async function openEpisodes(whose, x) {
     openPanel(
       `${whose.title}: episodes of ${epochs}`,
       el("p", { className: "hint" }, `${none}${count(a.total, "episode")} of ${count(a.runs, "run")}, the costliest first.${a.total > a.episodes.length ? ` The first ${a.episodes.length} are listed.` : ""}${a.replays ? "" : " This build makes no replays."}`),
-      ...(a.replays ? [el("p", { className: "hint" }, "The column Actions says what a replay shows. ", el("b", {}, "recorded"), ": exactly the episode of training, by its recorded actions; each run records the costliest episode of every epoch. ", el("b", {}, "checkpoint"), ": exactly the episode of training, computed again from a checkpoint. ", el("b", {}, "same seed"), ": the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
+      ...(a.replays ? [el("p", { className: "hint" }, "The column Actions says what a replay shows. ", el("b", {}, "recorded policy"), ": exactly the episode of training, computed again with the policies that the run recorded. ", el("b", {}, "checkpoint"), ": exactly the episode of training, computed again from a checkpoint. ", el("b", {}, "same seed"), ": the policy of the newest checkpoint plays the same layout. ", el("code", {}, "epo replay RUN --training ROW --retrain"), " repeats such an episode exactly.")] : []),
       ...a.problems.map((/** @type {string} */ problem) => el("p", { className: "warn" }, problem)),
       el("table", { id: "episodes" }, el("thead", {}, el("tr", {}, el("th", {}, "Replay"), el("th", {}, "Actions"), ...heads)), el("tbody", {}, ...a.episodes.map(row))),
     );

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use epo_report::actions;
+use epo_report::policies;
 use rustix::fs::OFlags;
 
 /// Maximum size of a configuration, evaluation or manifest, in bytes; larger files are not read.
@@ -94,7 +94,7 @@ impl Folder {
         if !whole.starts_with(&self.root) {
             return Err("The run cannot be replayed: it is outside the folders that are shown.".into());
         }
-        let files = ["config.toml", "episodes.csv", actions::FILE];
+        let files = ["config.toml", "episodes.csv", policies::FILE];
         let mut paths: Vec<PathBuf> = files.iter().map(|name| self.dir.join(name)).collect();
         let mut folders = vec![self.dir.join("checkpoint")];
         while let Some(folder) = folders.pop() {

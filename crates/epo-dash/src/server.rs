@@ -1,6 +1,7 @@
 //! Routes, headers and connections.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use epo_report::actions::{self, Places};
+use epo_report::policies::{self, Policies};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
@@ -605,13 +606,34 @@ fn epochs_before(episode: &Episode, steps_per_epoch: f64) -> u64 {
     ((episode.step - 1.0) / steps_per_epoch).max(0.0) as u64
 }
 
-/// Returns the rows of those of `episodes` whose actions are recorded in the run folder.
-fn recorded_rows(folder: &Folder, episodes: &[Episode]) -> BTreeSet<u64> {
-    let (first, last) = (episodes.iter().map(|e| e.row).min(), episodes.iter().map(|e| e.row).max());
-    let (Some(first), Some(last)) = (first, last) else { return BTreeSet::new() };
-    let Ok(Some((file, _))) = folder.open(actions::FILE) else { return BTreeSet::new() };
-    let places = Places::new(&file).ok().flatten().into_iter().flatten().map_while(Result::ok);
-    places.map(|place| place.row).take_while(|&row| row <= last).filter(|&row| row >= first).collect()
+/// Where the replays of a run get the actions of its episodes from.
+struct ActionSources {
+    /// Numbers of finished epochs in the checkpoints.
+    checkpoints: Vec<u64>,
+    steps_per_epoch: Option<f64>,
+    /// The file with the policies of the epochs.
+    policies: Option<File>,
+}
+
+impl ActionSources {
+    fn new(folder: &Folder, steps_per_epoch: Option<f64>) -> Self {
+        let policies = folder.open(policies::FILE).ok().flatten().map(|(file, _)| file);
+        Self { checkpoints: folder.checkpoints(), steps_per_epoch, policies }
+    }
+
+    /// Returns `checkpoint` or `recorded` if the episode can be replayed exactly, otherwise `policy`.
+    fn of(&self, episode: &Episode) -> &'static str {
+        let before = self.steps_per_epoch.map(|length| epochs_before(episode, length));
+        if before.is_some_and(|before| self.checkpoints.contains(&before)) {
+            return "checkpoint";
+        }
+        let policies = self.policies.as_ref().and_then(|file| Policies::open(file).ok().flatten());
+        let recorded = policies.is_some_and(|policies| {
+            // a number that is not valid becomes 0, and no episode has 0 steps
+            policies.of_episode(episode.step as u64, episode.length as u64).is_ok_and(|found| found.is_some())
+        });
+        if recorded { "recorded" } else { "policy" }
+    }
 }
 
 /// Episodes of the epoch that contains a number of steps, in one run or in all runs of a group, the costliest first.
@@ -627,6 +649,7 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
         }
     };
     let (mut rows, mut problems, mut epochs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut searched = Vec::new();
     for &i in members.iter().take(MOST_RUNS_SEARCHED) {
         let (id, seed, folder, epoch, length) = {
             let run = read(&table.runs[i]);
@@ -637,23 +660,19 @@ fn find_episodes(app: &App, query: &EpisodesQuery) -> Result<serde_json::Value, 
         let Some((epoch, from, to)) = epoch else { continue };
         epochs.push(epoch);
         match app.episodes.find(&id, &folder, from, to) {
-            Ok(found) => {
-                let (kept, recorded) = (folder.checkpoints(), recorded_rows(&folder, &found));
-                let actions = |e: &Episode| match length {
-                    Some(length) if kept.contains(&epochs_before(e, length)) => "checkpoint",
-                    _ if recorded.contains(&e.row) => "recorded",
-                    _ => "policy",
-                };
-                rows.extend(found.into_iter().map(|e| (id.clone(), seed, actions(&e), e)));
-            }
+            Ok(found) => rows.extend(found.into_iter().map(|episode| (searched.len(), seed, episode))),
             Err(e) => problems.push(e),
         }
+        searched.push((id, folder, length));
     }
     problems.sort();
     problems.dedup();
-    rows.sort_by(|a, b| b.3.cost.total_cmp(&a.3.cost).then(a.1.cmp(&b.1)).then(a.3.row.cmp(&b.3.row)));
+    rows.sort_by(|a, b| b.2.cost.total_cmp(&a.2.cost).then(a.1.cmp(&b.1)).then(a.2.row.cmp(&b.2.row)));
     let total = rows.len();
-    let rows = rows.into_iter().take(MOST_EPISODES).map(|(run, seed, actions, episode)| {
+    let mut sources = BTreeMap::new(); // only of runs whose episodes are listed
+    let rows = rows.into_iter().take(MOST_EPISODES).map(|(i, seed, episode)| {
+        let (run, folder, length) = &searched[i];
+        let actions = sources.entry(i).or_insert_with(|| ActionSources::new(folder, *length)).of(&episode);
         serde_json::json!({"run": run, "seed": seed, "actions": actions, "episode": episode})
     });
     Ok(serde_json::json!({

@@ -332,7 +332,8 @@ def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
     ended = [i + 1 for i, row in enumerate(rows) if (int(row[0]) - 1) // 4000 == epoch]
     costliest = max(ended, key=lambda i: (float(rows[i - 1][3]), -i))
     assert 3 < epoch < 12 and int(first[-1]) == costliest and float(first[2]) == float(rows[costliest - 1][3]), (first, epoch)
-    assert first[1] == "recorded" and listed.last.locator("td").nth(1).inner_text() == "same seed", first
+    labels = set(page.locator("#episodes tbody tr td:nth-child(2)").all_inner_texts())
+    assert labels == {"recorded policy"} and listed.count() == len(ended) >= 2, (labels, ended)
     if shots:
         shots.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=shots / "episodes-1280.png")
@@ -348,7 +349,7 @@ def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
         return opened.value
 
     exact = replay(listed.first.locator("a"), "replay-recorded")
-    expect(exact.locator("#notice")).to_contain_text("This is exactly the episode of training. Its actions were recorded")
+    expect(exact.locator("#notice")).to_contain_text("This is exactly the episode of training. Its actions were computed again with the recorded policies")
     expect(exact.locator("#facts")).to_contain_text(f"cost {float(rows[costliest - 1][3]):g} of 25")
     data = json.loads(exact.inner_text("#data") or exact.locator("#data").text_content())
     about = data["episodes"][0][0]["about"]
@@ -364,6 +365,15 @@ def from_curve_to_cause(browser, program, folder, make_runs, expect, shots):
     expect(exact.locator("#hud .paid").first).to_contain_text("cost 1: hazards")
     exact.close()
 
+    # an episode that is not the costliest is exact, too
+    last = int(listed.last.locator("td").all_inner_texts()[-1])
+    exact = replay(listed.last.locator("a"), "replay-recorded-last")
+    expect(exact.locator("#notice")).to_contain_text("This is exactly the episode of training")
+    about = json.loads(exact.locator("#data").text_content())["episodes"][0][0]["about"]
+    assert last != costliest and about["return"] == float(rows[last - 1][2]), about
+    exact.close()
+
+    (run / "policies.bin").unlink()
     other = replay(listed.last.locator("a"), "replay-same-seed")
     expect(other.locator("#notice")).to_contain_text("This is not exactly the recorded episode")
     expect(other.locator("#notice code")).to_contain_text("--retrain")

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use epo_dash::{Dashboard, DashboardError, Episode, Options, Replays, routes};
-use epo_report::actions;
+use epo_report::policies::{self, EpochPlace, EpochPolicy, Sizes};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -420,7 +420,7 @@ fn a_run_with_links_or_a_huge_checkpoint_is_not_replayed() {
         ("c", "checkpoint/000001/manifest.json", "manifest.json"),
         ("d", "episodes.csv", "episodes.csv"),
         ("e", "config.toml", "config.toml"),
-        ("f", "actions.bin", "episodes.csv"),
+        ("f", "policies.bin", "episodes.csv"),
     ];
     for (run, name, target) in links {
         let link = write_run(&server.runs, run, "epo", 0, "1,30,1000,1,100,0.5\n").join(name);
@@ -465,10 +465,15 @@ fn episodes_obey_the_filter_and_say_whether_their_replay_is_exact() {
         appear(&dir, &[("config.toml", config), ("progress.csv", rows), ("episodes.csv", episodes)]);
         fs::create_dir_all(dir.join("checkpoint/000001")).unwrap();
         fs::create_dir_all(dir.join("checkpoint/000002")).unwrap();
-        let mut actions = actions::MAGIC.to_vec();
-        actions.extend(actions::record(1, 0, &[0.5; 50]).unwrap());
-        actions.extend(actions::record(3, 1, &[0.5; 50]).unwrap());
-        fs::write(dir.join(actions::FILE), &actions[..actions.len() - 200 * seed as usize]).unwrap();
+        let sizes = Sizes { envs: 1, observations: 1, parameters: 50 };
+        let (mut bytes, mut record) = (sizes.header().to_vec(), Vec::new());
+        for epoch in 0..2 {
+            let place = EpochPlace { epoch, begin: 100 * epoch, end: 100 * epoch + 100, position: 0 };
+            EpochPolicy { place, seen: 0, mean: &[0.0][..], m2: &[0.0], policy: &[0.5; 50][..] }
+                .write(&mut record);
+            bytes.extend(&record);
+        }
+        fs::write(dir.join(policies::FILE), &bytes[..bytes.len() - seed as usize]).unwrap();
     }
     let (all, _) = wait_for(server.address, "/api/overview", |o| o["total"] == 2 && o["loading"] == 0);
     let group = all["tasks"][0]["groups"][0]["id"].as_str().unwrap();
@@ -488,7 +493,7 @@ fn episodes_obey_the_filter_and_say_whether_their_replay_is_exact() {
         fs::remove_dir_all(server.runs.join(format!("s{seed}/checkpoint"))).unwrap();
     }
     // the file of seed 1 ends within its second record; the same question would get the answer that is kept
-    assert_eq!(list("steps=199"), [of(0, recorded), of(1, policy), of(0, policy), of(1, policy)]);
+    assert_eq!(list("steps=199"), [of(0, recorded), of(1, policy), of(0, recorded), of(1, policy)]);
 }
 
 #[test]

@@ -79,10 +79,6 @@ pub struct Worker {
     /// Episodes that finished in this epoch, each with the step at which it ended. Steps of this environment in this
     /// epoch are counted from 1.
     finished: Vec<(u64, Episode)>,
-    /// Number of the costliest of them, the first one if several have the same cost.
-    costliest: usize,
-    /// Actions of that episode.
-    costliest_actions: Vec<f32>,
     /// Moments of the observations of this epoch.
     seen: Moments,
     map: ActionMap,
@@ -175,16 +171,6 @@ impl Collector {
         all
     }
 
-    /// Returns the actions of the costliest of the `finished` episodes of the last rollout, and its index. If several have
-    /// the same cost, it is the first.
-    pub(crate) fn costliest(&self, finished: &[FinishedEpisode]) -> Option<(usize, &[f32])> {
-        let costlier = |best: usize, i: usize| {
-            if finished[i].episode.cost > finished[best].episode.cost { i } else { best }
-        };
-        let index = (0..finished.len()).reduce(costlier)?;
-        Some((index, &self.workers[finished[index].env as usize].costliest_actions))
-    }
-
     /// Returns return, cost and length of the running episode of each environment.
     pub(crate) fn running_episodes(&self) -> Vec<Episode> {
         self.workers.iter().map(|worker| worker.running).collect()
@@ -245,15 +231,12 @@ impl Worker {
     /// Returns the worker of environment `index` at the start of a run.
     pub(crate) fn new(seed: u64, index: u32, spec: &EnvSpec, policy: &Policy) -> Self {
         let map = ActionMap::new(&spec.action);
-        let actions = || Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()); // grows if an episode is longer
         Self {
             episode: 0,
             stream: Stream::new(seed, Purpose::Action, index),
             running: Episode::default(),
-            replay: actions(),
+            replay: Vec::with_capacity(spec.max_steps.min(10_000) * policy.action_len()), // grows if an episode is longer
             finished: Vec::new(),
-            costliest: 0,
-            costliest_actions: actions(),
             seen: Moments::new(spec.obs_len),
             obs: vec![0.0; spec.obs_len],
             chosen: vec![0.0; policy.action_len()],
@@ -271,7 +254,6 @@ impl Worker {
         lane: &mut Lane<'_>,
     ) -> Result<(), EnvError> {
         self.finished.clear();
-        self.costliest = 0;
         self.seen.clear();
         let mut t = 0;
         while lane.remaining() > 0 {
@@ -286,7 +268,8 @@ impl Worker {
             self.replay.extend_from_slice(&self.chosen);
             if step.outcome.is_done() {
                 self.episode = slot.episode();
-                self.finish(t);
+                self.finished.push((t, std::mem::take(&mut self.running)));
+                self.replay.clear();
                 normalizer.normalize(slot.final_obs(), &mut self.obs);
                 lane.end(&self.obs);
             } else if lane.remaining() == 0 {
@@ -295,17 +278,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// Ends the running episode at step `t`, and keeps its actions if it is the costliest of this epoch.
-    fn finish(&mut self, t: u64) {
-        let episode = std::mem::take(&mut self.running);
-        if self.finished.get(self.costliest).is_none_or(|(_, most)| episode.cost > most.cost) {
-            self.costliest = self.finished.len();
-            std::mem::swap(&mut self.costliest_actions, &mut self.replay);
-        }
-        self.finished.push((t, episode));
-        self.replay.clear();
     }
 
     /// Appends the state after a rollout to a message for the other ranks.
@@ -319,7 +291,6 @@ impl Worker {
             message.u64(*t);
             write_episode(episode, message);
         }
-        message.f32s(if self.finished.is_empty() { &[] } else { &self.costliest_actions });
         message.u64(self.seen.count());
         message.f64s(self.seen.mean());
         message.f64s(self.seen.m2());
@@ -335,7 +306,6 @@ impl Worker {
         for _ in 0..message.u64()? {
             self.finished.push((message.u64()?, read_episode(message)?));
         }
-        message.f32_vec(&mut self.costliest_actions)?;
         let count = message.u64()?;
         let (mut mean, mut m2) = (vec![0.0; self.obs.len()], vec![0.0; self.obs.len()]);
         message.f64s(&mut mean)?;

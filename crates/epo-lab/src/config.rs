@@ -67,6 +67,9 @@ epo_core::parameters! {
         pub cost_window: usize = 100,
         /// Number of epochs between two checkpoints.
         pub save_every: u32 = 1,
+        /// Save the policy of every epoch in `policies.bin`, so that every episode of training can be replayed exactly. It
+        /// does not change the results.
+        pub save_policies: bool = true,
         /// Number of epochs between two evaluations with the mean action during training. 0 means none.
         pub eval_every: u32 = 0,
         /// Number of episodes of an evaluation during training.

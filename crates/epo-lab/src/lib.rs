@@ -21,6 +21,7 @@ pub mod lock;
 pub mod memory;
 pub mod onnx;
 pub mod physics;
+mod policies;
 pub mod ranks;
 pub mod record;
 pub mod reference;

@@ -14,6 +14,7 @@ use crate::config::{ConfigError, ResolvedRun, threads};
 use crate::csv::MOST_RECORD_BYTES;
 use crate::episodes::EpisodeWindow;
 use crate::lock::RunLock;
+use crate::policies::PolicyLog;
 use crate::ranks::{OneRank, Ranks, Start};
 use crate::record::{EpochRecord, Recorder, ReopenedRecord};
 use crate::state::{Learner, SavedState, Tensors, fits, from_files, to_files};
@@ -83,8 +84,7 @@ impl<'a> Trainer<'a> {
         let join = || {
             let Start { run, checkpoint } = start;
             let envs = make_envs(&run, make_env, &*ranks)?;
-            let mut trainer =
-                Self::build(Path::new("(the run folder of rank 0)"), run, make_env, envs, None)?;
+            let mut trainer = Self::build(Path::new("(the run folder of rank 0)"), run, make_env, envs)?;
             if checkpoint.is_empty() {
                 trainer.collector.pool.start()?;
             } else {
@@ -114,7 +114,9 @@ impl<'a> Trainer<'a> {
         let checkpoints = dir.join("checkpoint");
         std::fs::create_dir_all(&checkpoints).map_err(LabError::io("create", &checkpoints))?;
         let recorder = Recorder::create(dir, columns(&run)?)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, Some(OpenFolder { recorder, lock }))?;
+        let mut trainer = Self::build(dir, run, make_env, envs)?;
+        let policies = trainer.reopen_policies()?;
+        trainer.open(OpenFolder { recorder, policies, lock })?;
         trainer.collector.pool.start()?;
         trainer.save()?;
         Ok(trainer)
@@ -189,9 +191,10 @@ impl<'a> Trainer<'a> {
         let steps_then = loaded.covered.as_ref().and_then(FolderSummary::steps);
 
         let envs = make_envs(&run, make_env, ranks)?;
-        let mut trainer = Self::build(dir, run, make_env, envs, None)?;
+        let mut trainer = Self::build(dir, run, make_env, envs)?;
         trainer.elapsed = found.elapsed;
         trainer.restore(state, &tensors, &root)?;
+        let policies = trainer.reopen_policies()?;
 
         // everything is checked; the folder is changed only from here on
         if let Some(decision) = decision {
@@ -213,8 +216,22 @@ impl<'a> Trainer<'a> {
         } else if let Some(then) = steps_then.filter(|then| *then != saved.run.steps) {
             trainer.notes.push(format!("run.steps is {}, but was {then} at the checkpoint", saved.run.steps));
         }
-        trainer.folder = Some(OpenFolder { recorder, lock });
+        trainer.open(OpenFolder { recorder, policies, lock })?;
         Ok((trainer, loaded.files))
+    }
+
+    /// Finds the policies that the folder has of the epochs up to now. It changes nothing. `None` if the policies of the
+    /// run are not saved.
+    fn reopen_policies(&self) -> Result<Option<PolicyLog>, LabError> {
+        let log = PolicyLog::new(&self.dir, &self.run, self.spec(), &self.agent.policy);
+        log.map(|mut log| log.reopen(self.steps).map(|()| log)).transpose()
+    }
+
+    /// Writes to `folder` from now on. Policies of later epochs are removed from it.
+    fn open(&mut self, mut folder: OpenFolder) -> Result<(), LabError> {
+        folder.policies.as_mut().map_or(Ok(()), PolicyLog::truncate)?;
+        self.folder = Some(folder);
+        Ok(())
     }
 
     /// Writes the new number of steps into the folder, and notes what it means for the learning rate.
@@ -239,13 +256,12 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Builds all parts of a run in their initial state.
+    /// Builds all parts of a run in their initial state. It writes to no folder yet.
     fn build(
         dir: &Path,
         run: ResolvedRun,
         make_env: &'a MakeEnv<'a>,
         envs: RankEnvs,
-        folder: Option<OpenFolder>,
     ) -> Result<Self, LabError> {
         let (seed, train) = (run.run.seed, &run.train);
         let RankEnvs { envs, mine } = envs;
@@ -273,7 +289,7 @@ impl<'a> Trainer<'a> {
             agent,
             algorithm,
             episodes: EpisodeWindow::default(),
-            folder,
+            folder: None,
             ranks: Box::new(OneRank),
             epoch: 0,
             steps: 0,
@@ -317,7 +333,7 @@ impl<'a> Trainer<'a> {
 
     /// Writes a checkpoint of everything, on rank 0.
     pub(crate) fn save(&mut self) -> Result<(), LabError> {
-        let Some(OpenFolder { recorder, lock }) = &self.folder else { return Ok(()) };
+        let Some(OpenFolder { recorder, lock, .. }) = &self.folder else { return Ok(()) };
         lock.check_place()?;
         let marks = recorder.sync()?;
         let root = self.dir.join("checkpoint");

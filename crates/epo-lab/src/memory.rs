@@ -64,7 +64,7 @@ fn parts(run: &ResolvedRun, spec: &EnvSpec) -> Vec<(&'static str, f64)> {
         (passes_key, 4.0 * passes as f64 * samples),
         ("train.hidden", networks * parameters * 4.0 * 6.0),
         (minibatch_key, networks * 3.0 * 4.0 * units * (minibatch as f64 + 256.0)),
-        ("train.envs", train.envs as f64 * 4.0 * (2.0 * spec.max_steps.min(10_000) as f64 * act + units)),
+        ("train.envs", train.envs as f64 * 4.0 * (spec.max_steps.min(10_000) as f64 * act + units)),
     ]
 }
 

@@ -1,5 +1,5 @@
-//! The record of a run: `progress.csv`, `episodes.csv`, TensorBoard events and `actions.bin` (the stage *record* of the
-//! training loop).
+//! The record of a run: `progress.csv`, `episodes.csv` and TensorBoard events (the stage *record* of the training loop).
+//! `policies.rs` writes the policies.
 //!
 //! A row has one value per metric, and all epochs of a run have the same metrics. A value that does not exist yet, such
 //! as the mean return before the first episode has ended, is an empty cell and never NaN. Columns have the names that
@@ -13,7 +13,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use epo_algos::UpdateReport;
 use epo_core::{CostReading, Metric};
-use epo_report::actions::{self, Places};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -191,104 +190,7 @@ pub struct Recorder {
     event_bytes: u64,
     /// Hash of all events, without the parts that depend on the clock.
     event_hash: Sha256,
-    actions: ActionLog,
     columns: Vec<Metric>,
-}
-
-/// The file `actions.bin`: the actions of the costliest episode of each epoch, for exact replays.
-///
-/// Nothing that a run learns depends on it, so it is neither synced to the disk nor compared at a resume. A replay checks
-/// whether the actions give the recorded episode.
-#[derive(Debug)]
-struct ActionLog {
-    path: PathBuf,
-    /// `None` until [`ActionLog::truncate`] is called.
-    file: Option<File>,
-    /// Length of all records, in bytes; 0 if there is no such file yet.
-    length: u64,
-    /// Epoch of the last record.
-    epoch: Option<u32>,
-}
-
-/// Size of `actions.bin` in bytes above which some epochs are left out. A run that is extended may reach twice this size.
-const ACTION_BYTES: u64 = 64 << 20;
-
-/// The actions of an episode, for `actions.bin`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EpisodeActions<'a> {
-    /// Index of the episode among those that finished in the epoch.
-    pub(crate) index: usize,
-    /// The actions as the policy chose them.
-    pub(crate) actions: &'a [f32],
-    /// Number of epochs of which one has its actions recorded; see [`one_epoch_in`].
-    pub(crate) one_in: u32,
-}
-
-/// Returns k if the actions of only one in k epochs fit into [`ACTION_BYTES`]. 1 means that those of all epochs fit.
-///
-/// A run has `epochs` epochs, and the longest episode has `most_values` numbers in its actions.
-pub(crate) fn one_epoch_in(epochs: u32, most_values: usize) -> u32 {
-    let bytes = u64::from(epochs).saturating_mul(4).saturating_mul(most_values as u64);
-    bytes.div_ceil(ACTION_BYTES).clamp(1, u64::from(u32::MAX)) as u32
-}
-
-impl ActionLog {
-    /// Prepares the file at its length at a checkpoint with `rows` episodes. It changes nothing.
-    ///
-    /// # Errors
-    /// If the file exists and cannot be read. A damaged or foreign file is used up to the damage.
-    fn reopen(dir: &Path, rows: u64) -> Result<Self, LabError> {
-        let path = dir.join(actions::FILE);
-        let mut log = Self { path, file: None, length: 0, epoch: None };
-        let file = match epo_core::open_file(&log.path, actions::MOST_BYTES) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(log),
-            file => file.map_err(crate::csv::unreadable(&log.path))?,
-        };
-        let wrong = |e| LabError::io("read", &log.path)(e);
-        let Some(places) = Places::new(&file).map_err(wrong)? else { return Ok(log) };
-        let mut last = None;
-        for place in places {
-            let place = place.map_err(wrong)?;
-            if place.row > rows {
-                break;
-            }
-            last = Some(place);
-        }
-        log.length = last.map_or(actions::MAGIC.len() as u64, |place| place.end());
-        log.epoch = last.map(|place| place.epoch);
-        Ok(log)
-    }
-
-    /// Opens the file for writing and removes everything after the checkpoint.
-    fn truncate(&mut self) -> Result<(), LabError> {
-        let file = OpenOptions::new().append(true).create(true).open(&self.path);
-        let mut file = file.map_err(LabError::io("open", &self.path))?;
-        file.set_len(self.length).map_err(LabError::io("truncate", &self.path))?;
-        if self.length == 0 {
-            file.write_all(&actions::MAGIC).map_err(LabError::io("write", &self.path))?;
-            self.length = actions::MAGIC.len() as u64;
-        }
-        self.file = Some(file);
-        Ok(())
-    }
-
-    /// Adds the actions of an episode. Of `one_in` epochs, only the first one that has an episode is kept.
-    fn add(&mut self, row: u64, epoch: u32, episode: EpisodeActions<'_>) -> Result<(), LabError> {
-        let EpisodeActions { actions, one_in, .. } = episode;
-        if self.epoch.is_some_and(|last| last / one_in == epoch / one_in) {
-            return Ok(());
-        }
-        let (Some(file), Some(bytes)) = (&mut self.file, actions::record(row, epoch, actions)) else {
-            return Ok(());
-        };
-        if self.length + bytes.len() as u64 > 2 * ACTION_BYTES {
-            return Ok(());
-        }
-        file.write_all(&bytes).map_err(LabError::io("write", &self.path))?;
-        self.length += bytes.len() as u64;
-        self.epoch = Some(epoch);
-        Ok(())
-    }
 }
 
 /// Maximum length of an event, in bytes.
@@ -309,10 +211,8 @@ impl Recorder {
             events_path,
             event_bytes: 0,
             event_hash: Sha256::new(),
-            actions: ActionLog { path: dir.join(actions::FILE), file: None, length: 0, epoch: None },
             columns,
         };
-        recorder.actions.truncate()?;
         recorder.write_event(&tensorboard::header(now()))?;
         Ok(recorder)
     }
@@ -350,18 +250,13 @@ impl Recorder {
         let elapsed = number(metrics::TIME_TOTAL).unwrap_or(0.0);
         let found = ReopenedRecord { elapsed, steps: number(metrics::STEPS), broken_events };
         let event_bytes = marks.event_bytes;
-        let actions = ActionLog::reopen(dir, marks.episode_rows)?;
-        Ok((
-            Self { progress, episodes, events, events_path, event_bytes, event_hash, actions, columns },
-            found,
-        ))
+        Ok((Self { progress, episodes, events, events_path, event_bytes, event_hash, columns }, found))
     }
 
     /// Removes everything that is newer than the checkpoint that [`Recorder::reopen`] was given.
-    pub fn truncate(&mut self) -> Result<(), LabError> {
+    pub fn truncate(&self) -> Result<(), LabError> {
         self.progress.truncate()?;
         self.episodes.truncate()?;
-        self.actions.truncate()?;
         let Some(events) = &self.events else { return Ok(()) };
         events.set_len(self.event_bytes).map_err(LabError::io("truncate", &self.events_path))
     }
@@ -396,21 +291,15 @@ impl Recorder {
         }
     }
 
-    /// Writes the row and the finished episodes of an epoch, and returns the row. `costliest` has the actions of one of
-    /// these episodes.
+    /// Writes the row and the finished episodes of an epoch, and returns the row.
     pub(crate) fn record(
         &mut self,
         record: &EpochRecord,
         episodes: &EpisodeWindow,
         report: &UpdateReport,
-        costliest: Option<EpisodeActions<'_>>,
     ) -> Result<Row, LabError> {
         let row = record.row(&self.columns, episodes, report);
-        let before = self.episodes.rows();
         self.episodes(&record.finished)?;
-        if let Some(episode) = costliest {
-            self.actions.add(before + episode.index as u64 + 1, record.epoch, episode)?;
-        }
         self.write(&row)?;
         Ok(row)
     }
@@ -559,43 +448,6 @@ mod tests {
             let (recorder, found) = Recorder::reopen(dir.path(), columns.clone(), whole).unwrap();
             assert!(found.broken_events.is_none() && recorder.hashes() == late);
         }
-    }
-
-    /// This test fails if `actions.bin` grows without a bound, if a run of an earlier version cannot be continued, or if a
-    /// resumed run keeps actions that are newer than its checkpoint.
-    #[test]
-    fn the_actions_are_bounded_and_go_on_from_a_checkpoint() {
-        assert_eq!(one_epoch_in(625, 2000), 1, "ten million steps on PointGoal1");
-        assert_eq!(one_epoch_in(1_000_000, 2000), 120);
-        assert_eq!(one_epoch_in(u32::MAX, usize::MAX), u32::MAX);
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(actions::FILE);
-        let rows = || {
-            let file = File::open(&path).unwrap();
-            Places::new(&file).unwrap().unwrap().map(|place| place.unwrap().row).collect::<Vec<_>>()
-        };
-        let add = |log: &mut ActionLog, row, epoch, one_in| {
-            log.add(row, epoch, EpisodeActions { index: 0, actions: &[0.25], one_in }).unwrap();
-        };
-        let mut log = ActionLog::reopen(dir.path(), 0).unwrap(); // there is no file yet
-        assert!(!path.exists());
-        log.truncate().unwrap();
-        // episodes end in every second epoch only, and one epoch in two is kept
-        (0..5).for_each(|k| add(&mut log, 10 * k + 10, 2 * k as u32 + 1, 2));
-        assert_eq!(rows(), [10, 20, 30, 40, 50]);
-        let mut log = ActionLog::reopen(dir.path(), 35).unwrap();
-        assert_eq!((rows().len(), log.epoch), (5, Some(5)), "reopening changes nothing");
-        log.truncate().unwrap();
-        add(&mut log, 36, 5, 2); // of an epoch that is recorded already
-        add(&mut log, 40, 7, 4);
-        add(&mut log, 50, 9, 4);
-        assert_eq!(rows(), [10, 20, 30, 50]);
-        log.length = 2 * ACTION_BYTES;
-        add(&mut log, 60, 90, 1);
-        assert_eq!(rows().len(), 4, "there is a bound");
-        std::fs::write(&path, "something else").unwrap();
-        ActionLog::reopen(dir.path(), 99).unwrap().truncate().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), actions::MAGIC);
     }
 
     /// Fails if a record with a doubled, missing or exchanged epoch is continued.

@@ -6,7 +6,7 @@
 //! measure     finished episodes            ──▶ CostReading     episodes.rs
 //! update      Batch × CostReading × Agent  ──▶ UpdateReport    epo-algos/first_order.rs, cpo.rs
 //! evaluate    policy, on its own episodes  ──▶ episodes        evaluate.rs      every `eval_every` epochs
-//! record      report × timings             ──▶ one row         record.rs
+//! record      report × timings × policy    ──▶ one row         record.rs, policies.rs
 //! checkpoint  everything                   ──▶ a folder        lifecycle.rs     every `save_every` epochs
 //! ```
 //! `lifecycle.rs` begins, resumes and saves a run.
@@ -57,14 +57,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use epo_algos::{Agent, Algorithm, Epoch, Estimator};
+use epo_report::policies::EpochPlace;
 
 use crate::collect::{Collector, Exchange, MakeEnv};
 use crate::config::ResolvedRun;
 use crate::episodes::{CostRule, Episode, EpisodeWindow};
 use crate::evaluate::{ActionMode, EvalPlan, Watch, evaluate};
 use crate::lock::RunLock;
+use crate::policies::PolicyLog;
 use crate::ranks::{Ranks, agree};
-use crate::record::{EpisodeActions, EpochRecord, Recorder, Row, one_epoch_in};
+use crate::record::{EpochRecord, Recorder, Row};
 use crate::{LabError, state};
 
 pub use crate::lifecycle::ResumeOptions;
@@ -98,6 +100,8 @@ pub struct Trainer<'a> {
 #[derive(Debug)]
 pub(crate) struct OpenFolder {
     pub(crate) recorder: Recorder,
+    /// `None` if the policies of the run are not saved.
+    pub(crate) policies: Option<PolicyLog>,
     /// Keeps other processes out of the folder.
     pub(crate) lock: RunLock,
 }
@@ -151,6 +155,7 @@ impl Trainer<'_> {
     pub(crate) fn one_epoch(&mut self, elapsed: impl Fn() -> f64) -> Result<Option<Row>, LabError> {
         let (epoch, steps, clock) = (self.next_epoch(), self.run.steps_of_epoch(self.steps), Instant::now());
 
+        self.hold_policy(steps);
         let state = if self.ranks.count() == 1 { None } else { Some(state::hash(self)?) };
         let exchange = state.map(|state| Exchange { ranks: &mut *self.ranks, state, epoch: self.epoch });
         self.collector.collect(&self.agent.policy, steps, exchange)?;
@@ -188,13 +193,22 @@ impl Trainer<'_> {
             epoch_s: clock.elapsed().as_secs_f64(),
             total_s: self.elapsed,
         };
-        let longest = self.spec().max_steps.min(10_000); // environments of users may have no limit
-        let one_in = one_epoch_in(self.epochs(), longest * self.agent.policy.action_len());
-        let costliest = self.collector.costliest(&record.finished);
-        let costliest = costliest.map(|(index, actions)| EpisodeActions { index, actions, one_in });
         let Some(folder) = &mut self.folder else { return Ok(None) };
         folder.lock.check_place()?; // a moved folder would still get rows, but no checkpoints
-        folder.recorder.record(&record, &self.episodes, &report, costliest).map(Some)
+        folder.policies.as_mut().map_or(Ok(()), PolicyLog::write)?;
+        folder.recorder.record(&record, &self.episodes, &report).map(Some)
+    }
+
+    /// Keeps the policy and the normaliser of the next epoch of `steps` steps, before the epoch changes them. They are
+    /// written with its row.
+    fn hold_policy(&mut self, steps: usize) {
+        let epochs = self.epochs();
+        let Self { collector, agent, folder, epoch, steps: begin, .. } = self;
+        let Some(log) = folder.as_mut().and_then(|folder| folder.policies.as_mut()) else { return };
+        let position = collector.workers.first().map_or(0, |worker| worker.stream.position());
+        let (epoch, begin) = (u64::from(*epoch), *begin);
+        let place = EpochPlace { epoch, begin, end: begin + steps as u64, position };
+        log.hold(place, epochs, &agent.policy, &collector.normalizer);
     }
 
     /// Plays the evaluation episodes if an evaluation is due after this epoch.

@@ -11,57 +11,40 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{Walk, column, config, rows, train, walk};
-use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Purpose, Step, episode_seed};
+use epo_core::{ActionSpace, Env, EnvError, EnvSpec, Step};
 use epo_lab::config::algorithms;
 use epo_lab::train::{ResumeOptions, Trainer};
 use epo_lab::{LabError, checkpoint, runs};
-use epo_report::actions;
+use epo_report::policies::{self, EpochPlace, Policies};
 
-/// Returns `episodes.csv`, and `actions.bin` as bytes.
-fn episodes(dir: &Path) -> (String, Vec<u8>) {
-    let actions = std::fs::read(dir.join(actions::FILE)).unwrap();
-    (std::fs::read_to_string(dir.join("episodes.csv")).unwrap(), actions)
+fn episodes(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("episodes.csv")).unwrap()
 }
 
-/// This test fails if the recorded actions are not those of the costliest episode of an epoch, or if an epoch is missing.
+/// This test fails if the policies of a run depend on its number of threads, if an epoch is missing, if saving them changes
+/// what is learned, or if they are saved for an environment that cannot be replayed.
 #[test]
-fn the_actions_of_the_costliest_episode_of_each_epoch_are_recorded() {
+fn the_policies_of_all_epochs_are_saved_and_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    train(dir.path(), config(&["train.steps_per_epoch=600", "run.steps=3000"]), &walk).unwrap();
-    let (text, _) = episodes(dir.path());
-    let rows: Vec<Vec<f64>> =
-        text.lines().skip(1).map(|row| row.split(',').map(|c| c.parse().unwrap()).collect()).collect();
-    let mut wanted = Vec::new();
-    for epoch in 0..5 {
-        let within = |row: &&usize| ((rows[**row][0] - 1.0) / 600.0) as usize == epoch;
-        let ended: Vec<usize> = (0..rows.len()).collect::<Vec<_>>().iter().filter(within).copied().collect();
-        let most = ended.iter().map(|&row| rows[row][3]).fold(f64::NEG_INFINITY, f64::max);
-        wanted.extend(ended.iter().find(|&&row| rows[row][3] == most).map(|row| (*row, epoch as u32)));
+    let make = runs::task_maker("SafetyPointGoal1-v0", epo_tasks::Physics::Published).unwrap();
+    let run = |name: &str, set: &[&str]| {
+        let path = dir.path().join(name);
+        let end = train(&path, config(&[&["run.task=SafetyPointGoal1-v0"], set].concat()), &make).unwrap();
+        (end.hash, std::fs::read(path.join(policies::FILE)).ok())
+    };
+    let one = run("one", &[]);
+    assert_eq!(one, run("two", &["train.threads=2"]));
+    assert_eq!((one.0, None), run("none", &["train.save_policies=false"]));
+    let file = std::fs::File::open(dir.path().join("one").join(policies::FILE)).unwrap();
+    let file = Policies::open(&file).unwrap().unwrap();
+    for epoch in 0..6 {
+        let want = EpochPlace { epoch, begin: 200 * epoch, end: 200 * epoch + 200, position: 200 * epoch };
+        assert_eq!(file.place(epoch).unwrap(), want, "50 steps of two normal numbers per environment");
+        assert_eq!(file.read(epoch).unwrap().seen, 200 * epoch);
     }
-    assert!(wanted.len() == 5 && wanted.iter().any(|(row, _)| rows[*row][3] > 0.0), "{wanted:?}");
-    let file = std::fs::File::open(dir.path().join(actions::FILE)).unwrap();
-    let places = actions::Places::new(&file).unwrap().unwrap().map(|place| place.unwrap());
-    let got: Vec<(usize, u32)> = places.map(|place| (place.row as usize - 1, place.epoch)).collect();
-    assert_eq!(got, wanted);
-    for (row, _) in got {
-        let actions = actions::of_row(&file, row as u64 + 1).unwrap().unwrap();
-        assert_eq!(actions.len() as f64, rows[row][4], "one number per step");
-        // the actions give the episode again
-        let seed = episode_seed(0, Purpose::Episode, rows[row][1] as u32, number_of(&rows, row));
-        let (mut env, mut obs) = (walk().unwrap(), vec![0.0; walk().unwrap().spec().obs_len]);
-        env.reset(seed, &mut obs).unwrap();
-        let (mut ret, mut cost) = (0.0, 0.0);
-        for action in actions {
-            let step = env.step(&[f64::from(action)], &mut obs).unwrap();
-            (ret, cost) = (ret + step.reward, cost + step.cost);
-        }
-        assert_eq!((ret, cost), (rows[row][2], rows[row][3]), "row {row}");
-    }
-}
-
-/// Number of earlier episodes in the environment of a row.
-fn number_of(rows: &[Vec<f64>], row: usize) -> u64 {
-    rows[..row].iter().filter(|earlier| earlier[1] == rows[row][1]).count() as u64
+    assert_eq!(file.records(), 6);
+    train(&dir.path().join("walk"), config(&[]), &walk).unwrap();
+    assert!(!dir.path().join("walk").join(policies::FILE).exists());
 }
 
 #[test]
@@ -99,10 +82,6 @@ fn every_algorithm_stopped_after_any_epoch_and_resumed_is_the_run_never_stopped(
             let progress = path.join("progress.csv");
             let text = std::fs::read_to_string(&progress).unwrap();
             std::fs::write(&progress, text + "1,2,").unwrap();
-            let log = path.join(actions::FILE);
-            let mut bytes = std::fs::read(&log).unwrap();
-            bytes.extend(actions::record(1 << 40, 99, &[0.5; 7]).unwrap());
-            std::fs::write(&log, bytes).unwrap();
             drop(trainer);
             let mut trainer =
                 Trainer::resume(&path, ResumeOptions { threads: Some(2), ..ResumeOptions::default() }, &walk)

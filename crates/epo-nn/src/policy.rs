@@ -87,6 +87,14 @@ impl Policy {
         }
     }
 
+    /// Number of 64-bit random numbers that [`act`](Self::act) draws.
+    pub fn draws(&self) -> u64 {
+        match self.head {
+            Head::Gaussian => 2 * self.net.outputs() as u64, // a normal number is made of two
+            Head::Categorical => 1,
+        }
+    }
+
     /// All parameters: those of the network, followed by `ln σ` for a Gaussian.
     pub fn params(&self) -> &[f32] {
         self.net.params()

@@ -37,7 +37,7 @@ pub use recording::{Gauge, Lidar, Recording, Series};
 pub use training::{TrainingEpisode, training_episodes};
 
 use cost_map::{CostRecorder, Places};
-use recording::{Actions, LearnedState, record};
+use recording::{LearnedState, PolicyActor, record};
 use training::training_episode;
 
 /// Environments that an evaluation steps side by side. It decides which seeds the episodes have.
@@ -113,7 +113,7 @@ pub enum ActionSource {
     Policy,
     /// They are those of training, computed again from the checkpoint before the epoch in which the episode ended.
     Checkpoint,
-    /// They are those of training, from `actions.bin`.
+    /// They are those of training, computed again with the policies in `policies.bin`.
     Recorded,
     /// They are those of training, computed again by repeating the training.
     Retrained,
@@ -305,7 +305,7 @@ impl Side {
 
     fn record(&mut self, seed: u64, mode: ActionMode, stream: &mut Stream) -> Result<Recording, LabError> {
         let learned = LearnedState { agent: &self.snapshot.agent, normalizer: &self.snapshot.normalizer };
-        Ok(record(&mut self.env, seed, learned, Actions { recorded: &[], mode, stream })?)
+        Ok(record(&mut self.env, seed, learned, &mut PolicyActor::new(learned, mode, stream))?)
     }
 
     /// Plays an evaluation episode as [`evaluate`] does: episode k of environment i has the number k · width + i, and the
@@ -350,7 +350,8 @@ impl Side {
                 return Ok(self.repeated(which, episode, ActionSource::Checkpoint, &snapshot, recording));
             }
         }
-        let recorded = training::repeat_recorded(&self.dir, &mut training_env, &episode, &self.snapshot)?;
+        let (snapshot, run) = (&self.snapshot, &self.run);
+        let recorded = training::repeat_recorded(&self.dir, &mut training_env, &episode, snapshot, run);
         if let Some(recording) = recorded {
             return Ok(self.repeated(which, episode, ActionSource::Recorded, &self.snapshot, recording));
         }
@@ -366,7 +367,7 @@ impl Side {
         let why = if retrain {
             "Repeating the training gave another episode, so another version trained this run."
         } else {
-            "The run has neither its actions nor a checkpoint from which they follow; --retrain repeats the training."
+            "Its actions follow neither from policies.bin nor from a checkpoint; --retrain repeats the training."
         };
         let what = format!("{which} Same seed and layout, played by the policy of this checkpoint. {why}");
         let played = self.played(request.mode, what, recording);
@@ -383,7 +384,8 @@ impl Side {
         let compiled = epo_tasks::make_with(&self.run.run.task, self.run.run.physics)?;
         let make_env = || Ok(Box::new(compiled.try_clone()?) as Box<dyn Env>);
         let mut run = self.run.clone();
-        (run.train.eval_every, run.train.save_every) = (0, u32::MAX); // neither changes what is learned
+        (run.train.eval_every, run.train.save_every) = (0, u32::MAX); // nothing here changes what is learned
+        run.train.save_policies = false;
         let mut trainer = Trainer::create(dir.path(), run, &make_env)?;
         let stop = AtomicBool::new(epochs == 0);
         let mut done = 0;
@@ -407,7 +409,7 @@ impl Side {
         recording: Recording,
     ) -> PlayedEpisode {
         let how = match actions {
-            ActionSource::Recorded => "recorded during training",
+            ActionSource::Recorded => "computed with the recorded policies of its epochs",
             ActionSource::Retrained => "computed by repeating the training",
             ActionSource::Checkpoint | ActionSource::Policy => {
                 "computed from the checkpoint before the epoch"

@@ -4,7 +4,7 @@ use epo_algos::{Agent, CostCritic};
 use epo_core::{Env, EnvError, Outcome, Stream};
 use epo_lab::collect::ActionMap;
 use epo_lab::evaluate::ActionMode;
-use epo_nn::Normalizer;
+use epo_nn::{Normalizer, Policy, PolicyWorkspace};
 use epo_tasks::{Geom, TaskEnv};
 
 /// A named list of numbers.
@@ -97,16 +97,60 @@ impl Recording {
     }
 }
 
-/// Where the actions of an episode come from: first recorded ones, then a policy.
+/// Chooses the actions of an episode.
+pub(crate) trait Actor {
+    /// Writes the action of the policy at the observation `obs` to `action`.
+    ///
+    /// # Errors
+    /// If there is no policy for this step.
+    fn act(&mut self, obs: &[f64], action: &mut [f32]) -> Result<(), EnvError>;
+}
+
+/// Repeats known actions, and then lets one policy act.
 #[derive(Debug)]
-pub(crate) struct Actions<'a> {
-    /// Recorded actions of the policy, one after the other. They are repeated before the policy
-    /// acts.
-    pub(crate) recorded: &'a [f32],
-    /// How the policy chooses its actions after the recorded ones.
-    pub(crate) mode: ActionMode,
+pub(crate) struct PolicyActor<'a> {
+    policy: &'a Policy,
+    normalizer: &'a Normalizer,
+    /// Known actions of the policy that are left, one after the other.
+    known: &'a [f32],
+    mode: ActionMode,
     /// Random numbers of sampled actions.
-    pub(crate) stream: &'a mut Stream,
+    stream: &'a mut Stream,
+    seen: Vec<f32>,
+    ws: PolicyWorkspace,
+}
+
+impl<'a> PolicyActor<'a> {
+    /// Returns an actor with the policy of `learned`. `mode` is how it chooses its actions.
+    pub(crate) fn new(learned: LearnedState<'a>, mode: ActionMode, stream: &'a mut Stream) -> Self {
+        let LearnedState { agent, normalizer } = learned;
+        let policy = &agent.policy;
+        let (seen, ws) = (vec![0.0; policy.net().inputs()], policy.workspace(1));
+        Self { policy, normalizer, known: &[], mode, stream, seen, ws }
+    }
+
+    /// Repeats the actions `known` before the policy acts.
+    pub(crate) fn after(self, known: &'a [f32]) -> Self {
+        Self { known, ..self }
+    }
+}
+
+impl Actor for PolicyActor<'_> {
+    fn act(&mut self, obs: &[f64], action: &mut [f32]) -> Result<(), EnvError> {
+        if let Some((first, rest)) = self.known.split_at_checked(action.len()) {
+            action.copy_from_slice(first);
+            self.known = rest;
+            return Ok(());
+        }
+        self.normalizer.normalize(obs, &mut self.seen);
+        match self.mode {
+            ActionMode::Mean => self.policy.act_deterministic(&self.seen, &mut self.ws, action),
+            ActionMode::Sampled => {
+                self.policy.act(&self.seen, &mut self.ws, self.stream, action);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The learned parts: policy, critics and normaliser.
@@ -116,20 +160,18 @@ pub(crate) struct LearnedState<'a> {
     pub(crate) normalizer: &'a Normalizer,
 }
 
-/// Plays the episode with this seed to its end.
+/// Plays the episode with this seed to its end. `actor` chooses the actions. The values are those of the critics of
+/// `learned`.
 pub(crate) fn record(
     env: &mut TaskEnv,
     seed: u64,
     learned: LearnedState<'_>,
-    actions: Actions<'_>,
+    actor: &mut dyn Actor,
 ) -> Result<Recording, EnvError> {
-    let Actions { mut recorded, mode, stream } = actions;
-    let policy = &learned.agent.policy;
     let map = ActionMap::new(&env.spec().action);
-    let mut ws = policy.workspace(1);
     let mut obs = vec![0.0; env.spec().obs_len];
     let mut seen = vec![0.0; obs.len()];
-    let mut chosen = vec![0.0; policy.action_len()];
+    let mut chosen = vec![0.0; learned.agent.policy.action_len()];
     let mut action = vec![0.0; map.len()];
 
     env.reset(seed, &mut obs)?;
@@ -178,18 +220,7 @@ pub(crate) fn record(
         if recording.outcome.is_done() {
             break;
         }
-        match recorded.split_at_checked(chosen.len()) {
-            Some((first, rest)) => {
-                chosen.copy_from_slice(first);
-                recorded = rest;
-            }
-            None => match mode {
-                ActionMode::Mean => policy.act_deterministic(&seen, &mut ws, &mut chosen),
-                ActionMode::Sampled => {
-                    policy.act(&seen, &mut ws, stream, &mut chosen);
-                }
-            },
-        }
+        actor.act(&obs, &mut chosen)?;
         map.apply(&chosen, &mut action);
         let before = env.time();
         let step = env.step(&action, &mut obs)?;

@@ -1,28 +1,30 @@
-//! The episodes of training, and the exact repetition of those whose actions are known.
+//! The episodes of training, and their exact repetition.
 //!
 //! An episode of training is a function of its seed and its actions. The seed follows from the seed of the run, the
-//! environment and the number of the episode. The actions are known in three cases:
+//! environment and the number of the episode. The actions can be computed again in three cases:
 //!
-//! - `actions.bin` has the actions of the costliest episode of each epoch.
+//! - `policies.bin` has the policy of each epoch. Together with the random streams, which are functions of the seed of the
+//!   run, it gives all actions.
 //! - A checkpoint has the policy and the random streams of the epoch that follows it. So the episodes that ended in that
 //!   epoch can be computed again. A run keeps its two newest checkpoints.
 //! - Repeating the training gives such a checkpoint of any epoch.
 
 use std::io::{BufRead, BufReader, Read};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use epo_core::{Purpose, Stream, episode_seed};
+use epo_core::{EnvError, Purpose, Stream, episode_seed};
 use epo_lab::LabError;
 use epo_lab::config::ResolvedRun;
 use epo_lab::evaluate::{ActionMode, Watch};
 use epo_lab::snapshot::Snapshot;
-use epo_report::actions;
+use epo_nn::{Moments, Normalizer, Policy, PolicyWorkspace};
+use epo_report::policies::{self, EpochPolicy, Policies, Sizes};
 use epo_tasks::TaskEnv;
 use serde::Serialize;
 
-use crate::recording::{Actions, LearnedState, Recording, record};
+use crate::recording::{Actor, LearnedState, PolicyActor, Recording, record};
 
 /// Maximum length of a row of `episodes.csv`, in bytes.
 const MOST_ROW: u64 = 1 << 16;
@@ -177,15 +179,15 @@ pub(crate) fn repeat(
 ) -> Result<Option<Recording>, LabError> {
     let Some(running) = snapshot.running.get(episode.env as usize) else { return Ok(None) };
     let learned = LearnedState { agent: &snapshot.agent, normalizer: &snapshot.normalizer };
-    let (mut stream, mut recorded) = (running.stream.clone(), running.actions.as_slice());
+    let (mut stream, mut known) = (running.stream.clone(), running.actions.as_slice());
     for number in running.number..=episode.number {
         if watch.stop.load(Relaxed) {
             return Err(LabError::Interrupted("the replay"));
         }
         let seed = episode_seed(run.run.seed, Purpose::Episode, episode.env, number);
-        let actions = Actions { recorded, mode: ActionMode::Sampled, stream: &mut stream };
-        let recording = record(env, seed, learned, actions)?;
-        recorded = &[]; // the checkpoint has the actions of the first of them only
+        let mut actor = PolicyActor::new(learned, ActionMode::Sampled, &mut stream).after(known);
+        let recording = record(env, seed, learned, &mut actor)?;
+        known = &[]; // the checkpoint has the actions of the first of them only
         if number == episode.number {
             return Ok(Some(recording).filter(|recording| episode.is(recording)));
         }
@@ -193,25 +195,89 @@ pub(crate) fn repeat(
     Ok(None)
 }
 
-/// Repeats an episode by its actions in `actions.bin` of the run folder `dir`. The critics are those of the checkpoint.
+/// Repeats an episode with the policies of its epochs in `policies.bin` of the run folder `dir`. The critics are those of
+/// the checkpoint.
 ///
-/// Returns `None` if the actions are not recorded, or if they do not give the row.
+/// Returns `None` if a policy is not recorded or cannot be read, or if the policies do not give the row.
 pub(crate) fn repeat_recorded(
     dir: &Path,
     env: &mut TaskEnv,
     episode: &TrainingEpisode,
     snapshot: &Snapshot,
-) -> Result<Option<Recording>, LabError> {
-    let path = dir.join(actions::FILE);
-    let Ok(file) = epo_core::open_file(&path, actions::MOST_BYTES) else { return Ok(None) };
-    let found = actions::of_row(&file, episode.row as u64);
-    let found = found.map_err(|source| LabError::Io { what: "read", path, source })?;
-    let Some(recorded) = found else { return Ok(None) };
+    run: &ResolvedRun,
+) -> Option<Recording> {
+    let file = epo_core::open_file(&dir.join(policies::FILE), policies::MOST_BYTES).ok()?;
+    let policies = Policies::open(&file).ok()??;
+    let policy = snapshot.agent.policy.clone();
+    let sizes = Sizes {
+        envs: run.train.envs as u32,
+        observations: policy.net().inputs() as u32,
+        parameters: policy.params().len() as u64,
+    };
+    if policies.sizes() != sizes {
+        return None; // and no memory is taken for other sizes
+    }
+    let records = policies.of_episode(episode.step, episode.length).ok()??;
+    let mut actor = EpochActor {
+        policies,
+        records,
+        step: episode.step - episode.length * u64::from(sizes.envs),
+        end: 0,
+        stream: Stream::new(run.run.seed, Purpose::Action, episode.env),
+        normalizer: snapshot.normalizer.clone(),
+        seen: vec![0.0; policy.net().inputs()],
+        ws: policy.workspace(1),
+        policy,
+    };
     let learned = LearnedState { agent: &snapshot.agent, normalizer: &snapshot.normalizer };
-    let mut stream = Stream::new(episode.seed, Purpose::Action, episode.env); // only if actions are missing
-    let actions = Actions { recorded: &recorded, mode: ActionMode::Sampled, stream: &mut stream };
-    let recording = record(env, episode.seed, learned, actions)?;
-    Ok(Some(recording).filter(|recording| episode.is(recording)))
+    let recording = record(env, episode.seed, learned, &mut actor).ok()?;
+    episode.is(&recording).then_some(recording)
+}
+
+/// Samples the actions of a training episode again: each with the policy, the normaliser and the random numbers of its
+/// epoch.
+struct EpochActor<'a> {
+    policies: Policies<'a>,
+    /// Records of the epochs that are left.
+    records: Range<u64>,
+    /// Number of environment steps of the run before the next action.
+    step: u64,
+    /// Number of environment steps of the run at which the policy ends.
+    end: u64,
+    policy: Policy,
+    normalizer: Normalizer,
+    stream: Stream,
+    seen: Vec<f32>,
+    ws: PolicyWorkspace,
+}
+
+impl EpochActor<'_> {
+    /// Takes the policy of the next epoch.
+    fn next_epoch(&mut self) -> std::io::Result<()> {
+        let Some(index) = self.records.next() else {
+            return Err(std::io::Error::other("the episode is longer than it was in training"));
+        };
+        let EpochPolicy { place, seen, mean, m2, policy } = self.policies.read(index)?;
+        let steps = self.step.saturating_sub(place.begin) / u64::from(self.policies.sizes().envs);
+        let position = place.position.saturating_add(steps.saturating_mul(self.policy.draws()));
+        self.stream = self.stream.clone().moved_to(position);
+        self.normalizer = Normalizer::from_moments(Moments::from_parts(seen, mean, m2));
+        self.policy.set_params(&policy);
+        self.end = place.end;
+        Ok(())
+    }
+}
+
+impl Actor for EpochActor<'_> {
+    fn act(&mut self, obs: &[f64], action: &mut [f32]) -> Result<(), EnvError> {
+        if self.step >= self.end {
+            self.next_epoch().map_err(|e| EnvError::Other(e.to_string()))?;
+        }
+        self.normalizer.normalize(obs, &mut self.seen);
+        self.policy.act(&self.seen, &mut self.ws, &mut self.stream, action);
+        self.step += u64::from(self.policies.sizes().envs);
+        Ok(())
+    }
 }
 
 impl TrainingEpisode {

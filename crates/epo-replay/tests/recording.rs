@@ -6,12 +6,18 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use common::{old_run, replay, run};
 use epo_core::Env;
+use epo_lab::checkpoint;
+use epo_lab::config::ResolvedRun;
 use epo_lab::evaluate::{ActionMode, EvalPlan, Watch, evaluate, load_policy};
 use epo_lab::runs::{read_config, task_maker};
-use epo_replay::{ActionSource, Choice, Recording, Request, Theme, training_episodes};
+use epo_lab::train::{ResumeOptions, Trainer};
+use epo_replay::{ActionSource, Choice, Recording, Request, Theme, TrainingEpisode, training_episodes};
+use epo_report::policies::HEADER;
 use epo_tasks::Physics;
 
 /// Steps a fresh environment with the recorded actions and compares every pose, reward and cost.
@@ -105,17 +111,17 @@ fn an_episode_of_training_is_repeated_action_by_action() {
         let choice = Choice::Training { row, retrain };
         replay(&Request { choice, ..Request::new(dir.path()) }).episodes.remove(0).remove(0)
     };
-    // the costliest episode of each epoch is recorded; the last epoch follows from a checkpoint
-    let costliest = |first: usize| if rows[first].cost > rows[first - 1].cost { first + 1 } else { first };
-    let (recorded, other) = (costliest(1), 3 - costliest(1));
     use ActionSource::{Checkpoint, Policy, Recorded, Retrained};
-    for (row, retrain, source) in [
-        (6, false, Checkpoint),
-        (recorded, false, Recorded),
-        (costliest(3), true, Recorded),
-        (other, false, Policy),
-        (other, true, Retrained),
+    let (log, aside) = (dir.path().join("policies.bin"), dir.path().join("aside"));
+    for (row, retrain, saved, source) in [
+        (6, false, true, Checkpoint), // of the last epoch
+        (1, false, true, Recorded),
+        (2, true, true, Recorded),
+        (6, false, false, Checkpoint),
+        (2, false, false, Policy),
+        (2, true, false, Retrained),
     ] {
+        fs::rename(if saved { &aside } else { &log }, if saved { &log } else { &aside }).ok();
         let played = shown(row, retrain);
         let (want, got, exact) = (&rows[row - 1], &played.recording, source.is_exact());
         assert_eq!((played.actions, got.seed), (source, want.seed), "row {row}: {}", played.what);
@@ -123,19 +129,29 @@ fn an_episode_of_training_is_repeated_action_by_action() {
         assert_eq!((played.recorded.as_ref(), played.command.is_none()), (Some(want), exact), "row {row}");
         check_states(got, Physics::Published);
     }
-    assert!(shown(other, false).what.contains("--retrain"), "{}", shown(other, false).what);
+    assert!(shown(2, false).what.contains("--retrain"), "{}", shown(2, false).what);
 
-    // recorded actions that are damaged are not shown as the episode
-    let log = dir.path().join("actions.bin");
-    let whole = fs::read(&log).unwrap();
-    let mut damaged = whole.clone();
-    damaged[8 + 16 + 3] ^= 0x80; // the sign of the first number
-    fs::write(&log, &damaged).unwrap();
-    assert_eq!(shown(recorded, false).actions, Policy);
-    fs::write(&log, &whole[..whole.len() / 8]).unwrap();
-    assert_eq!(shown(recorded, false).actions, Policy);
-    fs::remove_file(&log).unwrap();
-    assert_eq!(shown(recorded, false).actions, Policy);
+    // policies that are damaged are not shown as the episode
+    let whole = fs::read(&aside).unwrap();
+    let last = HEADER as usize + (whole.len() - HEADER as usize) / 3 - 1; // of the first of three epochs
+    let damages: [(&str, usize, &[u8]); 6] = [
+        ("magic", 0, b"x"),
+        ("number of environments", 8, &[1]),
+        ("number of parameters", 16, &[0xff; 8]),
+        ("steps of the epoch", 40, &[0xff; 8]),
+        ("position of the stream", 48, &[2]),
+        ("a NaN in the policy", last - 3, &[0, 0, 0xc0, 0x7f]),
+    ];
+    for (what, at, bytes) in damages {
+        let mut damaged = whole.clone();
+        damaged[at..at + bytes.len()].copy_from_slice(bytes);
+        fs::write(&log, &damaged).unwrap();
+        assert_eq!(shown(1, false).actions, Policy, "{what}");
+    }
+    fs::write(&log, &whole[..last]).unwrap();
+    assert_eq!(shown(1, false).actions, Policy, "the first record is not complete");
+    fs::write(&log, &whole[..=last]).unwrap();
+    assert_eq!((shown(1, false).actions, shown(3, false).actions), (Recorded, Policy), "one record");
 
     // a record that this program did not write
     let file = dir.path().join("episodes.csv");
@@ -158,6 +174,95 @@ fn an_episode_of_training_is_repeated_action_by_action() {
     let missing = Request { choice: Choice::Training { row: 7, retrain: false }, ..missing };
     let error = epo_replay::replay(&missing, &Watch::default()).unwrap_err().to_string();
     assert!(error.contains("episodes.csv has the rows 1 to 6"), "{error}");
+}
+
+/// Copies a run folder.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Continues a run to its end.
+fn resume(dir: &Path, task: &str, steps: Option<u64>, threads: usize) {
+    let make = task_maker(task, Physics::Published).unwrap();
+    let options = ResumeOptions { steps, threads: Some(threads), ..ResumeOptions::default() };
+    let mut trainer = Trainer::resume(dir, options, &make).unwrap();
+    assert!(trainer.train(&AtomicBool::new(false), |_| ()).unwrap().finished);
+}
+
+/// This test fails if a policy is recorded after its epoch instead of before, if an episode that continues over epochs keeps
+/// its first policy or its first normaliser, if the random stream has another position, if a resumed run writes an epoch
+/// twice or not at all, or if an epoch that is shorter than the others is counted as a whole one.
+#[test]
+fn every_episode_of_training_is_repeated_exactly() {
+    for (task, steps_per_epoch, steps) in [
+        ("SafetyPointCircle1-v0", 510, 3600), // an episode of 500 steps touches three or four epochs of 170
+        ("SafetyHopperVelocity-v1", 210, 1500), // episodes end when the robot falls
+        ("SafetyHumanoidVelocity-v1", 210, 1500), // the same, with the largest observation
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let [whole, killed] = ["whole", "killed"].map(|name| dir.path().join(name));
+        let set = [
+            format!("run.task={task}"),
+            format!("run.steps={steps}"),
+            format!("train.steps_per_epoch={steps_per_epoch}"),
+        ];
+        let more = ["train.envs=3", "train.save_every=3", "train.hidden=[8]", "train.threads=1"];
+        let more = more.into_iter().chain(["train.passes=2", "train.minibatch=50"]).map(str::to_owned);
+        let run = ResolvedRun::from_layers(None, &set.into_iter().chain(more).collect::<Vec<_>>()).unwrap();
+        let make = task_maker(task, Physics::Published).unwrap();
+        let mut epochs = 0;
+        Trainer::create(&whole, run, &make)
+            .unwrap()
+            .train(&AtomicBool::new(false), |_| {
+                epochs += 1;
+                if epochs == 5 {
+                    copy(&whole, &killed); // as if killed here: the checkpoint is that of epoch 3
+                }
+            })
+            .unwrap();
+        assert_eq!(epochs, 8, "the last one is shorter");
+        resume(&killed, task, None, 2);
+        for path in [&whole, &killed] {
+            resume(path, task, Some(2 * steps), 1);
+        }
+        for name in ["policies.bin", "episodes.csv"] {
+            let [one, two] = [&whole, &killed].map(|path| fs::read(path.join(name)).unwrap());
+            assert!(one == two, "{task}: {name} of the run that was killed");
+        }
+        let config = read_config(&killed).unwrap();
+        let rows = training_episodes(&killed, &config).unwrap();
+        let checkpoints = checkpoint::numbers(&killed.join("checkpoint")).unwrap();
+        let newest = checkpoints[0];
+        for old in &checkpoints[1..] {
+            fs::remove_dir_all(killed.join(format!("checkpoint/{old:06}"))).unwrap(); // else it gives the last epoch
+        }
+        for row in &rows {
+            let choice = Choice::Training { row: row.row, retrain: false };
+            let played = replay(&Request { choice, ..Request::new(&killed) }).episodes.remove(0).remove(0);
+            assert_eq!(played.actions, ActionSource::Recorded, "{task}, row {}: {}", row.row, played.what);
+            assert_eq!(played.checkpoint, newest, "the critics");
+            let got = &played.recording;
+            assert_eq!((got.ret(), got.cost(), got.steps() as u64), (row.ret, row.cost, row.length));
+        }
+        // episodes begin and end in the middle of epochs, several in one epoch, or in the epochs of the extension
+        let epoch_of = |step: u64| step / steps_per_epoch;
+        let began = |row: &TrainingEpisode| row.step - 3 * row.length;
+        assert!(rows.iter().any(|row| epoch_of(began(row)) < epoch_of(row.step)), "{task}");
+        assert!(rows.iter().any(|row| began(row) > steps), "{task}");
+        let several = |row: &TrainingEpisode| {
+            let mut later = rows[row.row..].iter().filter(|next| next.env == row.env);
+            later.any(|next| epoch_of(next.step) == epoch_of(row.step))
+        };
+        assert_eq!(rows.iter().any(several), task.contains("Velocity"), "{task}");
+    }
 }
 
 /// This test fails if memory is taken for networks that the configuration asks for and the checkpoint does not have.

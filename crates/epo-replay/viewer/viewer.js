@@ -716,7 +716,7 @@
     notice.className = exact ? "exact" : "";
     if (recorded && exact) {
       notice.replaceChildren(strong(`${who}This is exactly the episode of training. `), /** @type {Record<string, string>} */ ({
-        recorded: `Its actions were recorded during training. The values below are those of the critics after ${epochs(sides[0])}.`,
+        recorded: `Its actions were computed again with the recorded policies of its epochs. The values below are those of the critics after ${epochs(sides[0])}.`,
         checkpoint: `Its actions were computed again from the checkpoint after ${epochs(sides[0])}.`,
         retrained: "Its actions were computed again by repeating the training.",
       })[actions]);

@@ -11,12 +11,13 @@ use crate::history::Source;
 
 /// Returns true for configuration keys that do not separate groups, such as the seed.
 pub fn is_incidental(path: &str) -> bool {
-    const KEYS: [&str; 8] = [
+    const KEYS: [&str; 9] = [
         "run.seed",
         "run.task",
         "run.name",
         "run.dir",
         "train.threads",
+        "train.save_policies",
         crate::history::VERSION_KEY,
         "seed",
         "env_id",

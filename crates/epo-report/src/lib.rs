@@ -9,7 +9,6 @@
 //! trains nor steps an environment. Costs are not smoothed by default, because smoothing hides violations of the limit.
 //! A figure with smoothed costs says so.
 
-pub mod actions;
 mod curves;
 pub mod date;
 mod equal_cost;
@@ -22,6 +21,7 @@ pub mod labels;
 pub mod list;
 mod page;
 pub mod plot;
+pub mod policies;
 mod progress;
 pub mod search;
 pub mod settings;

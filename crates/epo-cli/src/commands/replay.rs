@@ -20,9 +20,9 @@ use crate::progress::with_bar;
     after_help = "Without --episode, --worst, --best and --training, the first evaluation episode is played.\n\
     \n\
     --episode, --worst and --best play the policy of a checkpoint. --training repeats an episode of training. \
-    Its actions are exactly those of training if it is the costliest of its epoch, because the run folder has the actions \
-    of these episodes; if a checkpoint of its epoch exists (by default for episodes of the last epoch); or with \
-    --retrain. Otherwise the policy of the checkpoint plays the same seed. The page says which case it is."
+    Its actions are exactly those of training, because the run folder has the policy of every epoch in policies.bin. \
+    If policies.bin is missing, they are exact for episodes of the last epoch, or with --retrain. Otherwise the policy \
+    of the checkpoint plays the same seed. The page says which case it is."
 )]
 pub(crate) struct Args {
     /// Run folder

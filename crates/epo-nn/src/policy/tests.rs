@@ -42,6 +42,16 @@ fn the_log_probability_of_act_is_that_of_the_stored_action() {
     }
 }
 
+/// This test fails if a replay would continue the random stream of an episode from another position than training did.
+#[test]
+fn an_action_takes_as_many_random_numbers_as_the_policy_says() {
+    for policy in policies() {
+        let mut stream = Stream::at(3, Purpose::Action, 0, 5);
+        policy.act(&[0.5; 5], &mut policy.workspace(1), &mut stream, &mut vec![0.0; policy.action_len()]);
+        assert_eq!(stream.position(), 5 + policy.draws(), "{:?}", policy.head());
+    }
+}
+
 /// The mean of −ln π over samples is the entropy, and the samples of a categorical policy have its probabilities.
 /// This test fails if the noise has the wrong scale, or if samples come from another distribution than that of `ln π`.
 #[test]

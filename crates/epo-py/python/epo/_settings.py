@@ -57,6 +57,7 @@ class Settings(TypedDict, total=False):
     psi_max: float
     quad_stream: str | float
     save_every: float
+    save_policies: bool
     search_decay: float
     search_trials: float
     share_max: float
