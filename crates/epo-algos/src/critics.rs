@@ -4,8 +4,8 @@
 //! L_V = 1/n Σ (y(s_i) − target_i / unit)² + c Σ w²,   gradient norm ≤ max_grad_norm,   Adam
 //! ```
 //! y is the output of the network, so the value of a state is unit × y. c is `critic_l2`, and Σ w²
-//! is over weights and biases. Source: OmniSafe (c = 0.001, max_grad_norm = 40). EPO's root loss is
-//! the same square on its output `u`; see [`critic_loss`].
+//! is over weights and biases. Source: OmniSafe (max_grad_norm = 40; its c of 0.001 refers to unit = 1). EPO's root
+//! loss is the same square on its output `u`; see [`critic_loss`].
 
 use epo_core::Metric;
 use epo_nn::{Mlp, Workspace, add_l2_and_clip, narrow, prefetch_rows};

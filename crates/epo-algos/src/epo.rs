@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! F̂ = (J_c + z e − d) / d,  at most 100                   violation in units of the limit; e = standard error of J_c
-//! α from F̂,   x = sp_b(F̂),   b = min(β, d/(2e))            Penalty Metric Network: region, filter
+//! α from F̂,   x = sp_b(F̂),   b = min(β, d/(4e))            Penalty Metric Network: region, filter
 //! Φ(x) = α x + (1−α) x²                                   weighting
 //! Ψ = e^{min(F̂, ψ_max)} / μ                               penalty factor
 //! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; w = 1/μ at the limit
@@ -74,11 +74,11 @@ epo_core::parameters! {
         /// within the limit.
         pub smooth: Smooth = Smooth::Softplus,
         /// Largest sharpness β of the softplus, in units of F̂. A larger value confines the penalty to costs above the
-        /// limit. If the measured cost is uncertain, the softplus is wider: as wide as two standard errors.
-        pub sharpness: f64 = 8.0,
+        /// limit. If the measured cost is uncertain, the softplus is wider: as wide as four standard errors.
+        pub sharpness: f64 = 4.0,
         /// Safety margin z, in standard errors of the measured cost. The penalty grows from this
         /// margin below the limit on; with 0 it grows from the limit on.
-        pub margin: f64 = 2.0,
+        pub margin: f64 = 1.0,
         /// Values of F̂ where the near region ends and where the far region begins.
         pub alpha_thresholds: [f64; 2] = [0.5, 1.0],
         /// Upper bound on the exponent of Ψ.
@@ -86,7 +86,7 @@ epo_core::parameters! {
         /// Penalty factor μ in the first epoch. A smaller μ is stricter.
         pub mu_init: f64 = 3.0,
         /// Rate η of μ: an epoch changes ln μ by −η F̂, and by at most η.
-        pub mu_rate: f64 = 0.16,
+        pub mu_rate: f64 = 0.08,
         /// Upper bound on the penalty's share w/(1 + w) of an update in the first epoch, from 0.5
         /// to 0.95.
         pub share_max: f64 = 0.5,
@@ -168,9 +168,9 @@ impl EpoParams {
         }
     }
 
-    /// The sharpness b of the softplus: at most β, and so that the softplus is as wide as two standard errors.
+    /// The sharpness b of the softplus: at most β, and so that the softplus is as wide as four standard errors.
     fn sharpness(&self, cost: CostReading) -> f64 {
-        self.sharpness.min((cost.limit() / (2.0 * cost.standard_error())).max(SMALLEST_SHARPNESS))
+        self.sharpness.min((cost.limit() / (4.0 * cost.standard_error())).max(SMALLEST_SHARPNESS))
     }
 }
 
@@ -370,8 +370,8 @@ mod tests {
 
     /// This test fails if an uncertain reading makes the weight jump at the limit.
     #[test]
-    fn the_softplus_is_as_wide_as_two_standard_errors() {
-        // d = 25, 100 episodes: spread 50 gives e = 5 and b = 25/10 = 2.5; spread 10 gives e = 1 and b = β = 8
+    fn the_softplus_is_as_wide_as_four_standard_errors() {
+        // d = 25, 100 episodes: spread 50 gives e = 5 and b = 25/20 = 1.25; spread 10 gives e = 1 and b = β = 4
         let weight = |spread: f64| {
             let reading = CostReading::with_spread(30.0, 25.0, spread).unwrap();
             let params = EpoParams { margin: 0.0, share_max: 0.95, mu_init: 10.0, ..EpoParams::default() };
@@ -381,7 +381,7 @@ mod tests {
         };
         // F̂ = 0.2:  w = e^{0.2}/10 · 2 σ(b F̂)
         let want = |b: f64| 0.2_f64.exp() / 10.0 * 2.0 / (1.0 + (-0.2 * b).exp());
-        for (spread, b) in [(50.0, 2.5), (10.0, 8.0), (0.0, 8.0)] {
+        for (spread, b) in [(50.0, 1.25), (10.0, 4.0), (0.0, 4.0)] {
             assert!((weight(spread) - want(b)).abs() < 1e-12, "spread {spread}: {}", weight(spread));
         }
     }

@@ -36,7 +36,7 @@ epo_core::parameters! {
     /// Settings that all updates share.
     ///
     /// The defaults are those of OmniSafe, the implementation that the EPO paper compares with, except for
-    /// `passes` and `target_kl` (`docs/algorithms.md`).
+    /// `passes`, `target_kl` and `critic_l2` (`docs/algorithms.md`).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct UpdateConfig {
@@ -51,8 +51,9 @@ epo_core::parameters! {
         pub lr_decay: bool = true,
         /// Learning rate of the critics, constant.
         pub critic_lr: f64 = 3e-4,
-        /// Weight of the L2 penalty Σw² in the loss of a critic.
-        pub critic_l2: f64 = 1e-3,
+        /// Weight of the L2 penalty Σw² in the loss of a critic, whose targets are about 1 in size. OmniSafe's 0.001
+        /// refers to targets in units of the task; here it would flatten the critics.
+        pub critic_l2: f64 = 0.0,
         /// Upper bound on the norm of a gradient.
         pub max_grad_norm: f64 = 40.0,
         /// Weight of the entropy bonus in the loss of the policy. A larger weight keeps the policy more random.

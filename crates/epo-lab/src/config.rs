@@ -50,8 +50,9 @@ epo_core::parameters! {
         /// Number of environment steps between two updates, over all environments: the size of an epoch. It must be a
         /// multiple of `envs`.
         pub steps_per_epoch: usize = 16_000,
-        /// Number of environments that are stepped side by side. Changes the results.
-        pub envs: usize = 32,
+        /// Number of environments that are stepped side by side. Changes the results. With the default, each
+        /// environment plays whole episodes of 1,000 steps in an epoch.
+        pub envs: usize = 16,
         /// Number of threads. It does not change the results. 0 means one thread per core.
         pub threads: usize = 0,
         /// Widths of the hidden layers of the policy and of the critics.
@@ -64,7 +65,7 @@ epo_core::parameters! {
         /// Minimum number of finished episodes that are averaged in J_c, the cost that the update
         /// receives. If an epoch finishes fewer, earlier episodes are added. A larger number gives
         /// less noise but a longer delay. 0 means only the episodes of the epoch.
-        pub cost_window: usize = 100,
+        pub cost_window: usize = 32,
         /// Number of epochs between two checkpoints.
         pub save_every: u32 = 1,
         /// Save the policy of every epoch in `policies.bin`, so that every episode of training can be replayed exactly. It
@@ -103,8 +104,6 @@ const COUNTS: [(&str, i64, i64); 16] = [
     ("algo.cg_iters", 0, 10_000),
     ("algo.search_trials", 0, 10_000),
 ];
-
-const _: () = assert!(WINDOW == 100, "the default of train.cost_window");
 
 /// Largest number of threads.
 const MAX_THREADS: usize = 1024;
@@ -543,8 +542,8 @@ mod tests {
         let run = set(&["run.steps=100"]).unwrap();
         assert_eq!(
             (run.total_steps(), run.epochs(), run.steps_of_epoch(0)),
-            (128, 1, 128),
-            "a multiple of 32"
+            (112, 1, 112),
+            "a multiple of 16"
         );
         let run = set(&["run.steps=1e5"]).unwrap();
         assert_eq!((run.total_steps(), run.epochs()), (100_000, 7));
@@ -564,7 +563,7 @@ mod tests {
         assert_eq!((run.run.task.as_str(), run.run.algo.as_str()), ("SafetyPointGoal1-v0", "epo"));
         assert_eq!((run.run.steps, run.run.limit, run.run.seed), (10_000_000, 25.0, 0));
         let (train, update, discount) = (&run.train, &run.train.update, &run.train.discount);
-        assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (16_000, 32, &[64, 64][..]));
+        assert_eq!((train.steps_per_epoch, train.envs, &train.hidden[..]), (16_000, 16, &[64, 64][..]));
         assert_eq!((update.passes, update.minibatch, update.lr, update.target_kl), (4, 64, 3e-4, 0.01));
         assert_eq!((discount.gamma, discount.lambda, train.threads), (0.99, 0.95, 3));
         assert!(set(&[]).unwrap().train.threads > 0, "0 threads means the cores of this machine");

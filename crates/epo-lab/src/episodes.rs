@@ -3,6 +3,7 @@
 //! ```text
 //! J_c = mean cost of the episodes that finished in this epoch; earlier ones are added until there are `cost_window`
 //!     | if no episode has finished yet: Σ cost / Σ steps · maximum length   (extrapolated from the running episodes)
+//! spread = standard deviation over these episodes and all others of the last 100
 //! ```
 //! OmniSafe always uses the mean of the last 100 episodes, which is NaN if an epoch finishes none. Episode costs have
 //! heavy tails: their standard deviation is about as large as their mean. The mean of 16 episodes (an epoch of 16,000
@@ -97,8 +98,12 @@ impl EpisodeWindow {
         let older = self.window.range(self.window.len() - older..);
         let read = older.chain(finished.iter().map(|f| &f.episode));
         let (episodes, length) = (read.clone().count(), mean_and_std(read.clone().map(|e| e.len as f64)));
-        let (mean, spread) =
-            mean_and_std(read.map(|e| e.cost)).unwrap_or_else(|| extrapolate(running, rule.max_steps));
+        // the spread varies less from epoch to epoch if it is taken over all episodes that are known
+        let known = self.window.iter().chain(finished.iter().map(|f| &f.episode));
+        let (mean, spread) = match (mean_and_std(read.map(|e| e.cost)), mean_and_std(known.map(|e| e.cost))) {
+            (Some((mean, _)), Some((_, spread))) => (mean, spread),
+            _ => extrapolate(running, rule.max_steps),
+        };
         let length = length.map_or(rule.max_steps as f64, |(mean, _)| mean);
         let episodes = if episodes > 0 { episodes } else { running.iter().filter(|e| e.len > 0).count() };
         Some(CostReading::with_spread(mean, rule.limit, spread)?.of_episodes(episodes, length))
@@ -163,7 +168,9 @@ mod tests {
             episodes.clone().measure(now, &running, rule(window)).unwrap()
         };
         let read = reading(&episodes, &now, 0);
-        assert_eq!((read.mean(), read.spread(), read.limit()), (20.0, 10.0, 25.0));
+        assert_eq!((read.mean(), read.limit()), (20.0, 25.0));
+        // the spread is that of all known episodes: 50, 10, 30 with mean 30
+        assert!((read.spread() - (800.0_f64 / 3.0).sqrt()).abs() < 1e-12, "{read:?}");
         // with a larger window, earlier episodes are added, as far as there are any
         for window in [3, 100] {
             assert_eq!(reading(&episodes, &now, window).mean(), 30.0, "window {window}");

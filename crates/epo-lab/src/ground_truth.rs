@@ -76,7 +76,7 @@ pub struct JobResult {
 
 /// Settings of all comparisons. The policy is a softmax with one logit per state and action. The learning rates are
 /// larger than the defaults, which is possible because the problems are small.
-pub const SETTINGS: [&str; 13] = [
+pub const SETTINGS: [&str; 12] = [
     "train.hidden=[]", // observations are one-hot, so a linear network is a table
     "train.normalize_obs=false",
     "train.envs=8",
@@ -86,7 +86,6 @@ pub const SETTINGS: [&str; 13] = [
     "train.minibatch=400",
     "train.lr=0.03",
     "train.critic_lr=0.03",
-    "train.critic_l2=0",
     "train.target_kl=0.01",
     "train.gamma=0.99", // episodes end at random; a discount just below 1 keeps the critics finite
     "train.gamma_c=0.99",

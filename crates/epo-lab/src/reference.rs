@@ -155,7 +155,8 @@ mod tests {
         };
         assert_eq!(
             paragraph("train.envs"),
-            "Number of environments that are stepped side by side. Changes the results. From 1 to 10000. Default: 32."
+            "Number of environments that are stepped side by side. Changes the results. With the default, each environment \
+             plays whole episodes of 1,000 steps in an epoch. From 1 to 10000. Default: 16."
         );
         assert!(paragraph("train.target_kl").ends_with("Default: 0.01, on velocity tasks 0.02."));
     }

@@ -41,7 +41,7 @@ fn run(dir: &Path, reward: f64, cost: f64) -> (BTreeMap<String, Vec<u8>>, Vec<f6
         Ok(Box::new(Scaled(Walk::new(ActionSpace::symmetric(1), 40), reward, cost)))
     };
     let limit = format!("run.limit={}", 4.0 * cost);
-    train(dir, config(&[&limit, "train.critic_l2=0"]), &make).unwrap();
+    train(dir, config(&[&limit]), &make).unwrap();
     let file =
         &checkpoint::load(&dir.join("checkpoint"), |_, _| Ok(())).unwrap().files["tensors.safetensors"];
     let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
