@@ -1,8 +1,8 @@
 //! EPO: an exterior penalty whose shape depends on the distance from the limit.
 //!
 //! ```text
-//! F̂ = (J_c + z e − d) / d,  at most 100                   violation in units of the limit; e = standard error of J_c
-//! α from F̂,   x = sp_b(F̂),   b = min(β, d/(4e))            Penalty Metric Network: region, filter
+//! F̂ = (J_c + z e − d) / (2d),  at most 100                violation in units of twice the limit; e = standard error of J_c
+//! α from F̂,   x = sp_b(F̂),   b = min(β, d/(2e))            Penalty Metric Network: region, filter
 //! Φ(x) = α x + (1−α) x²                                   weighting
 //! Ψ = e^{min(F̂, ψ_max)} / μ                               penalty factor
 //! w = min(Ψ Φ'(x) sp'(F̂) / sp'(0), w_max)                 slope of the penalty; w = 1/μ at the limit
@@ -18,7 +18,7 @@
 //! Source: Gao, Ding, Fu, Wang & Zhou, IJCAI 2024, eq25, eq168, eq166, Algorithm 1. `docs/epo.md`
 //! explains each deviation:
 //! - The penalty is linearised at the policy that acted, so one clip bounds the step.
-//! - The violation is in units of the limit and the advantages are in units of their size. So no
+//! - The violation is in units of twice the limit and the advantages are in units of their size. So no
 //!   parameter depends on the unit of a cost or a reward.
 //! - μ can rise again, and the penalty's share of the update is bounded.
 //! - The targets of the critics do not contain d.
@@ -86,7 +86,7 @@ epo_core::parameters! {
         /// Penalty factor μ in the first epoch. A smaller μ is stricter.
         pub mu_init: f64 = 3.0,
         /// Rate η of μ: an epoch changes ln μ by −η F̂, and by at most η.
-        pub mu_rate: f64 = 0.08,
+        pub mu_rate: f64 = 0.16,
         /// Upper bound on the penalty's share w/(1 + w) of an update in the first epoch, from 0.5
         /// to 0.95.
         pub share_max: f64 = 0.5,
@@ -158,10 +158,10 @@ const F_MAX: f64 = 100.0;
 const SMALLEST_SHARPNESS: f64 = 0.5;
 
 impl EpoParams {
-    /// The violation F̂ in units of the limit, at most 100.
+    /// The violation F̂ in units of twice the limit, at most 100.
     pub fn violation(&self, cost: CostReading) -> f64 {
         let excess = cost.excess() + self.margin * cost.standard_error();
-        match excess / cost.limit() {
+        match excess / (2.0 * cost.limit()) {
             f_hat if f_hat.is_finite() => f_hat.min(F_MAX),
             _ if excess > 0.0 => F_MAX,
             _ => 0.0,
@@ -170,7 +170,7 @@ impl EpoParams {
 
     /// The sharpness b of the softplus: at most β, and so that the softplus is as wide as four standard errors.
     fn sharpness(&self, cost: CostReading) -> f64 {
-        self.sharpness.min((cost.limit() / (4.0 * cost.standard_error())).max(SMALLEST_SHARPNESS))
+        self.sharpness.min((cost.limit() / (2.0 * cost.standard_error())).max(SMALLEST_SHARPNESS))
     }
 }
 
@@ -306,10 +306,10 @@ mod tests {
         EpoParams { smooth: Smooth::Relu, ..plain() }
     }
 
-    /// EPO in an epoch with the violation `f_hat`, in units of the limit 4.
+    /// EPO in an epoch with the violation `f_hat`, in units of 8, twice the limit.
     fn at(f_hat: f64, params: EpoParams) -> Epo {
         let mut epo = Epo::new(params);
-        epo.begin(CostReading::new(4.0 + 4.0 * f_hat, 4.0).unwrap());
+        epo.begin(CostReading::new(4.0 + 8.0 * f_hat, 4.0).unwrap());
         epo
     }
 
@@ -361,19 +361,19 @@ mod tests {
 
     #[test]
     fn the_margin_is_a_number_of_standard_errors() {
-        // spread 12 of 36 episodes: e = 2;  z = 1.5:  F̂ = (24 + 3 − 25) / 25
+        // spread 12 of 36 episodes: e = 2;  z = 1.5:  F̂ = (24 + 3 − 25) / 50
         let reading = CostReading::with_spread(24.0, 25.0, 12.0).unwrap();
         let params = EpoParams { margin: 1.5, ..EpoParams::default() };
-        assert_eq!(params.violation(reading.of_episodes(36, 100.0)), 2.0 / 25.0);
-        assert_eq!(params.violation(reading), -1.0 / 25.0, "an unknown number of episodes gives no margin");
+        assert_eq!(params.violation(reading.of_episodes(36, 100.0)), 2.0 / 50.0);
+        assert_eq!(params.violation(reading), -1.0 / 50.0, "an unknown number of episodes gives no margin");
     }
 
     /// This test fails if an uncertain reading makes the weight jump at the limit.
     #[test]
     fn the_softplus_is_as_wide_as_four_standard_errors() {
-        // d = 25, 100 episodes: spread 50 gives e = 5 and b = 25/20 = 1.25; spread 10 gives e = 1 and b = β = 4
+        // d = 25, 100 episodes: spread 50 gives e = 5 and b = 25/10 = 2.5; spread 10 gives e = 1 and b = β = 4
         let weight = |spread: f64| {
-            let reading = CostReading::with_spread(30.0, 25.0, spread).unwrap();
+            let reading = CostReading::with_spread(35.0, 25.0, spread).unwrap();
             let params = EpoParams { margin: 0.0, share_max: 0.95, mu_init: 10.0, ..EpoParams::default() };
             let mut epo = Epo::new(params);
             epo.begin(reading.of_episodes(100, 100.0));
@@ -381,7 +381,7 @@ mod tests {
         };
         // F̂ = 0.2:  w = e^{0.2}/10 · 2 σ(b F̂)
         let want = |b: f64| 0.2_f64.exp() / 10.0 * 2.0 / (1.0 + (-0.2 * b).exp());
-        for (spread, b) in [(50.0, 1.25), (10.0, 4.0), (0.0, 4.0)] {
+        for (spread, b) in [(50.0, 2.5), (10.0, 4.0), (0.0, 4.0)] {
             assert!((weight(spread) - want(b)).abs() < 1e-12, "spread {spread}: {}", weight(spread));
         }
     }
