@@ -225,6 +225,14 @@ impl Sim {
         self.raw.set_sensors(on);
     }
 
+    /// Switches contacts on or off. They are on at the start.
+    ///
+    /// A pass without contacts takes less time. It has the same result if no body that is awake presses on
+    /// another.
+    pub fn set_contacts(&mut self, on: bool) {
+        self.raw.set_contacts(on);
+    }
+
     /// Switches sleep on or off. With sleep on, bodies at rest sleep. Switching it off wakes all
     /// bodies in the next forward pass. Sleep is off at the start.
     ///
@@ -364,6 +372,57 @@ impl Sim {
     /// Whether a body is attached to the world by a joint: it can move, and nothing carries it.
     pub fn is_loose(&self, body: BodyId) -> bool {
         body.0 != 0 && self.raw.body_parentid()[body.0] == 0 && self.raw.body_jntnum()[body.0] > 0
+    }
+    /// Whether no joint moves a body.
+    pub fn is_fixed(&self, body: BodyId) -> bool {
+        self.raw.body_treeid()[body.0] < 0
+    }
+    /// Whether a body slides over the floor z = 0 without pressing on it, and has neither a parent nor children.
+    ///
+    /// Its joints only move it horizontally and turn it about the vertical axis through its origin, and the bounding
+    /// spheres of its geoms are above the floor.
+    pub fn glides(&self, body: BodyId) -> bool {
+        let (BodyId(b), raw) = (body, &self.raw);
+        let items = |first: i32, n: i32| (0..n).map(move |i| (first + i) as usize);
+        let level = |joint: usize| {
+            let ([x, y, z], [px, py, _]) = (raw.jnt_axis()[joint], raw.jnt_pos()[joint]);
+            match raw.joint_kind(joint) {
+                2 => z == 0.0,
+                3 => [x, y, px, py] == [0.0; 4],
+                _ => false,
+            }
+        };
+        // a contact has a force only if its distance is below the sum of the margins
+        let margin = |geom: usize| raw.geom_margin()[geom] + raw.geom_gap()[geom];
+        let floor = items(raw.body_geomadr()[0], raw.body_geomnum()[0]).map(margin).fold(0.0, f64::max);
+        let height = raw.body_pos()[b][2];
+        let above =
+            |geom: usize| height + raw.geom_pos()[geom][2] >= raw.geom_rbound()[geom] + margin(geom) + floor;
+        let parents = raw.body_parentid();
+        let [_, qx, qy, _] = raw.body_quat()[b];
+        (qx, qy, parents[b]) == (0.0, 0.0, 0)
+            && parents.iter().all(|parent| *parent as usize != b)
+            && items(raw.body_jntadr()[b], raw.body_jntnum()[b]).all(level)
+            && items(raw.body_geomadr()[b], raw.body_geomnum()[b]).all(above)
+    }
+    /// Radius of a sphere about the origin of a body outside of which nothing touches its geoms, in metres. It is
+    /// infinite for a plane, and `None` if nothing collides with the body.
+    pub fn reach(&self, body: BodyId) -> Option<f64> {
+        let raw = &self.raw;
+        let geoms = (0..raw.n_geoms()).filter(|g| raw.geom_bodyid()[*g] as usize == body.0);
+        let solid = geoms.filter(|g| raw.geom_contype()[*g] != 0 || raw.geom_conaffinity()[*g] != 0);
+        let reach = |g: usize| {
+            let ([x, y, z], radius) = (raw.geom_pos()[g], raw.geom_rbound()[g]);
+            let radius = if radius > 0.0 { radius } else { f64::INFINITY };
+            (x * x + y * y + z * z).sqrt() + radius + raw.geom_margin()[g] + raw.geom_gap()[g]
+        };
+        solid.map(reach).reduce(f64::max)
+    }
+    /// Generalised velocities of the joints of a body.
+    pub fn joint_velocities(&self, body: BodyId) -> &[f64] {
+        let n = self.raw.body_dofnum()[body.0] as usize;
+        let first = if n == 0 { 0 } else { self.raw.body_dofadr()[body.0] as usize };
+        &self.qvel()[first..first + n]
     }
     /// World position of a body's frame, in metres.
     pub fn xpos(&self, body: BodyId) -> [f64; 3] {

@@ -45,16 +45,17 @@ unsafe extern "C" {
     fn epo_check_state(m: M, d: D);
     fn epo_check_acceleration(m: M, d: D);
     fn epo_set_sensors(m: M, on: c_int);
+    fn epo_set_contacts(m: M, on: c_int);
     fn epo_set_sleep(m: M, on: c_int);
     fn epo_trouble(d: D) -> c_int;
     fn epo_timestep(m: M) -> f64;
     fn epo_time(d: D) -> f64;
-    fn epo_is_free_joint(m: M, joint: c_int) -> c_int;
     fn epo_body_velocity(m: M, d: D, body: c_int, velocity: *mut f64);
     fn epo_body_centre(m: M, d: D, body: c_int, pos: *mut f64);
     fn epo_geom_place(m: M, d: D, body: c_int, geom: c_int, pos: *mut f64);
     fn epo_n_contacts(d: D) -> c_int;
     fn epo_contact_geoms(d: D, i: c_int) -> *const [c_int; 2];
+    fn epo_joint_kind(m: M, joint: c_int) -> c_int;
     fn epo_geom_shape(m: M, geom: c_int) -> c_int;
     fn epo_fatal_errors() -> std::ffi::c_ulong;
     fn epo_skip_destructors();
@@ -182,10 +183,19 @@ arrays! {
         body_jntnum: [c_int; nbody] = epo_body_jntnum;
         body_parentid: [c_int; nbody] = epo_body_parentid;
         body_treeid: [c_int; nbody] = epo_body_treeid;
+        body_dofadr: [c_int; nbody] = epo_body_dofadr;
+        body_dofnum: [c_int; nbody] = epo_body_dofnum;
         body_geomadr: [c_int; nbody] = epo_body_geomadr;
         body_geomnum: [c_int; nbody] = epo_body_geomnum;
         jnt_qposadr: [c_int; njnt] = epo_jnt_qposadr;
+        jnt_pos: [[f64; 3]; njnt] = epo_jnt_pos;
+        jnt_axis: [[f64; 3]; njnt] = epo_jnt_axis;
         geom_bodyid: [c_int; ngeom] = epo_geom_bodyid;
+        geom_contype: [c_int; ngeom] = epo_geom_contype;
+        geom_conaffinity: [c_int; ngeom] = epo_geom_conaffinity;
+        geom_rbound: [f64; ngeom] = epo_geom_rbound;
+        geom_margin: [f64; ngeom] = epo_geom_margin;
+        geom_gap: [f64; ngeom] = epo_geom_gap;
         geom_size: [[f64; 3]; ngeom] = epo_geom_size;
         geom_pos, geom_pos_mut: [[f64; 3]; ngeom] = epo_geom_pos;
         geom_quat, geom_quat_mut: [[f64; 4]; ngeom] = epo_geom_quat;
@@ -302,6 +312,11 @@ impl Raw {
         unsafe { epo_set_sensors(self.model.as_ptr(), on.into()) }
     }
 
+    pub(crate) fn set_contacts(&mut self, on: bool) {
+        // SAFETY: as above.
+        unsafe { epo_set_contacts(self.model.as_ptr(), on.into()) }
+    }
+
     pub(crate) fn set_sleep(&mut self, on: bool) {
         // SAFETY: as above.
         unsafe { epo_set_sleep(self.model.as_ptr(), on.into()) }
@@ -336,9 +351,14 @@ impl Raw {
     /// Index in `qpos` of the free joint of a body, if it has one.
     pub(crate) fn free_joint(&self, body: usize) -> Option<usize> {
         let joint = usize::try_from(self.body_jntadr()[body]).ok()?;
-        // SAFETY: the model is valid, and a body's joint exists.
-        let free = unsafe { epo_is_free_joint(self.model.as_ptr(), joint as c_int) } != 0;
-        free.then(|| self.jnt_qposadr()[joint] as usize)
+        (self.joint_kind(joint) == 0).then(|| self.jnt_qposadr()[joint] as usize)
+    }
+
+    /// Number of the kind of a joint, see `shim.c`.
+    pub(crate) fn joint_kind(&self, joint: usize) -> c_int {
+        assert!(joint < self.njnt(), "joint {joint} does not exist");
+        // SAFETY: the model is valid, and the index was checked.
+        unsafe { epo_joint_kind(self.model.as_ptr(), joint as c_int) }
     }
 
     /// Velocity of a body's frame in world axes: angular, then linear.

@@ -141,6 +141,7 @@ void epo_check_acceleration(const mjModel *m, mjData *d) { mujoco.mj_checkAcc(m,
 
 static void set_bit(int *flags, int bit, int on) { *flags = on ? *flags | bit : *flags & ~bit; }
 void epo_set_sensors(mjModel *m, int on) { set_bit(&m->opt.disableflags, mjDSBL_SENSOR, !on); }
+void epo_set_contacts(mjModel *m, int on) { set_bit(&m->opt.disableflags, mjDSBL_CONTACT, !on); }
 void epo_set_sleep(mjModel *m, int on) { set_bit(&m->opt.enableflags, mjENBL_SLEEP, on); }
 
 // 0: none, 1: the simulation diverged, 2: the arena was too small
@@ -154,7 +155,6 @@ int epo_trouble(const mjData *d) {
 
 double epo_timestep(const mjModel *m) { return m->opt.timestep; }
 double epo_time(const mjData *d) { return d->time; }
-int epo_is_free_joint(const mjModel *m, int joint) { return m->jnt_type[joint] == mjJNT_FREE; }
 void epo_body_velocity(const mjModel *m, const mjData *d, int body, double velocity[6]) {
   mujoco.mj_objectVelocity(m, d, mjOBJ_XBODY, body, velocity, 0);
 }
@@ -170,6 +170,16 @@ void epo_geom_place(const mjModel *m, mjData *d, int b, int g, double pos[3]) {
 }
 int epo_n_contacts(const mjData *d) { return d->ncon; }
 const int *epo_contact_geoms(const mjData *d, int i) { return d->contact[i].geom; }
+
+// 0 to 3: free, ball, slide, hinge
+int epo_joint_kind(const mjModel *m, int joint) {
+  switch (m->jnt_type[joint]) {
+    case mjJNT_FREE: return 0;
+    case mjJNT_BALL: return 1;
+    case mjJNT_SLIDE: return 2;
+    default: return 3;
+  }
+}
 
 // 0 to 5: plane, sphere, capsule, ellipsoid, cylinder, box; 6: another shape
 int epo_geom_shape(const mjModel *m, int geom) {
@@ -194,7 +204,10 @@ MODEL_SIZE(ntree) MODEL_SIZE(nmocap) MODEL_SIZE(nsensordata)
 MODEL(double, qpos0) MODEL(double, qpos_spring) MODEL(double, dof_invweight0)
 MODEL(double, body_pos) MODEL(double, body_quat) MODEL(double, body_mass)
 MODEL(int, body_jntadr) MODEL(int, body_jntnum) MODEL(int, body_parentid) MODEL(int, body_treeid)
-MODEL(int, body_geomadr) MODEL(int, body_geomnum) MODEL(int, jnt_qposadr) MODEL(int, geom_bodyid)
+MODEL(int, body_dofadr) MODEL(int, body_dofnum) MODEL(int, body_geomadr) MODEL(int, body_geomnum)
+MODEL(int, jnt_qposadr) MODEL(double, jnt_pos) MODEL(double, jnt_axis)
+MODEL(int, geom_bodyid) MODEL(int, geom_contype) MODEL(int, geom_conaffinity)
+MODEL(double, geom_rbound) MODEL(double, geom_margin) MODEL(double, geom_gap)
 MODEL(double, geom_size) MODEL(double, geom_pos) MODEL(double, geom_quat) MODEL(float, geom_rgba)
 
 #define DATA(type, name) type *epo_##name(const mjData *d) { return d->name; }

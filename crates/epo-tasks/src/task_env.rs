@@ -374,6 +374,30 @@ mod tests {
         }
     }
 
+    /// This test fails if contacts are left out although there are some, or if they are never left out.
+    #[test]
+    fn contacts_are_left_out_only_where_there_are_none() {
+        for id in ["SafetyPointGoal1-v0", "SafetyPointGoal2-v0", "SafetyPointPush1-v0"] {
+            let (mut env, mut obs) = begun_with(id, Physics::Fast);
+            let mut plain = env.try_clone().unwrap();
+            plain.reset(1, &mut obs).unwrap();
+            let (mut driver, mut action) = (crate::script::Driver::new(&env), [0.0; 2]);
+            driver.start(1);
+            let (mut touches, mut left_out) = (0, 0);
+            for t in 0..500 {
+                driver.act(&env, &mut action);
+                env.step(&action, &mut obs).unwrap();
+                plain.bare_physics(&action);
+                let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                let same = |f: fn(&TaskEnv) -> &[f64]| bits(f(&env)) == bits(f(&plain));
+                assert!(same(TaskEnv::qpos) && same(TaskEnv::qvel), "{id}: step {t}");
+                touches += usize::from(driver.touches(&env));
+                left_out += usize::from(env.sim().contacts().count() == 0); // a search finds the floor
+            }
+            assert!(touches > 10 && left_out > 20, "{id}: {touches} {left_out}");
+        }
+    }
+
     #[test]
     fn a_diverged_simulation_ends_the_episode_as_the_package_does() {
         for (id, physics) in [

@@ -11,8 +11,10 @@
 //! - `objects/`: one file per kind of object
 //! - `tasks/`: one file per published family: its levels and its rules
 //! - `scene`, `mjcf`: the parts of a task, and the model that is written from them
-//! - `stage`: the simulated scene; `layout`: where objects are placed; `lidar`: what the robot sees
+//! - `stage`: the simulated scene; `clearance`: when contacts need not be searched
+//! - `layout`: where objects are placed; `lidar`: what the robot sees
 
+mod clearance;
 mod layout;
 mod lidar;
 mod mjcf;
@@ -216,12 +218,15 @@ impl NavigationWorld {
                 // the last forward pass was made in this state; only the controls have changed
                 self.stage.sim.step_from_forward();
             } else {
+                self.stage.sim.set_contacts(!self.stage.is_clear());
                 self.stage.sim.step();
             }
         }
         self.stage.sim.set_sensors(true);
         self.stage.sim.check_state();
+        self.stage.sim.set_contacts(!self.stage.is_clear());
         self.stage.forward();
+        self.stage.sim.set_contacts(true);
         self.stage.sim.check_acceleration();
     }
 

@@ -7,6 +7,7 @@ use std::f64::consts::TAU;
 use epo_mujoco::{BodyId, Error, GeomId, Sim};
 
 use super::NavigationTask;
+use super::clearance::Clearance;
 use super::layout::{Layout, LayoutError, Spot, distance};
 use super::mjcf::mjcf;
 use super::objects::{Carrier, Motion, Pose};
@@ -22,6 +23,8 @@ pub struct Stage {
     pub(crate) task: &'static NavigationTask,
     /// Whether bodies at rest sleep: only with fast physics, and only if the scene has loose objects.
     pub(super) sleeps: bool,
+    /// Tells when contacts need not be searched; `None` if they always are.
+    clearance: Option<Clearance>,
     layout: Layout,
     /// The body of every entry of the layout; the robot is the first.
     bodies: Vec<BodyId>,
@@ -69,15 +72,25 @@ impl Stage {
         let poses: Vec<_> = (0..n).map(|i| Pose { xy: [i as f64 + 1.0, 0.5], angle: 0.5 }).collect();
         let mut motions = task.scene.groups.iter().map(|group| group.object.motion());
         let sleeps = physics == Physics::Fast && motions.any(|motion| matches!(motion, Motion::Loose));
-        Self::with(Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?, task, sleeps)
+        let sim = Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?;
+        let clearance = match physics {
+            Physics::Published => None,
+            Physics::Fast => Clearance::new(&sim, sim.body("agent")?),
+        };
+        Self::with(sim, task, sleeps, clearance)
     }
 
     /// A second stage of the same scene, not yet reset. The model is copied, not compiled again.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
-        Self::with(self.sim.try_clone()?, self.task, self.sleeps)
+        Self::with(self.sim.try_clone()?, self.task, self.sleeps, self.clearance.clone())
     }
 
-    fn with(sim: Sim, task: &'static NavigationTask, sleeps: bool) -> Result<Self, Error> {
+    fn with(
+        sim: Sim,
+        task: &'static NavigationTask,
+        sleeps: bool,
+        clearance: Option<Clearance>,
+    ) -> Result<Self, Error> {
         let scene = &task.scene;
         let w = scene.half_width;
         let square = [-w, -w, w, w];
@@ -114,6 +127,7 @@ impl Stage {
             rng: RandomState::new(0),
             task,
             sleeps,
+            clearance,
             layout: Layout::new(spots),
             bodies,
             heights,
@@ -201,6 +215,11 @@ impl Stage {
             self.sim.mocap_pos_mut()[from..from + geoms.len()].fill((carrier.path)(time));
             from += geoms.len();
         }
+    }
+
+    /// Whether the next pass can do without contacts. Call it only if the last call of MuJoCo was a step.
+    pub(super) fn is_clear(&self) -> bool {
+        self.clearance.as_ref().is_some_and(|clearance| clearance.is_clear(&self.sim))
     }
 
     /// Computes all sensor readings of the current state, and finds the objects that the robot
