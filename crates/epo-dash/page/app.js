@@ -196,9 +196,11 @@ async function refresh() {
   busy = true;
   try {
     const p = new URLSearchParams({ since: String(data.version) });
-    if (view.q) p.set("q", view.q);
+    const q = view.q;
+    if (q) p.set("q", q);
     const overview = await ask("overview", `api/overview?${p}`);
-    if (overview) {
+    if (q !== view.q) known.delete("overview"); // the filter has changed since: the next round asks for everything
+    else if (overview) {
       if (overview.version < data.version) data.runs.clear(); // the server was started anew
       for (const id of overview.gone) data.runs.delete(id);
       for (const run of overview.runs) data.runs.set(run.id, run);

@@ -406,7 +406,7 @@ def look_around(browser, program, folder, make_runs, expect, shots):
 
     # the filter
     page.keyboard.press("/")
-    page.keyboard.insert_text("seed=1 epo")
+    page.keyboard.type("seed=1 epo")
     expect(rows).to_have_count(1)
     expect(page.locator("#groups li")).to_have_count(1)
     page.fill("#filter", "cpo")  # all of its runs are of another task
