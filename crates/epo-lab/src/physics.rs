@@ -55,7 +55,7 @@ const ALPHA: f64 = 0.05;
 
 /// Number of steps, from the start of an episode, in which observations are compared. They last a second or two.
 const OPENING: usize = 50;
-/// Largest accepted difference of an entry of an observation before any contact. A body slower than 1e-4 m/s may sleep.
+/// Largest accepted difference of an entry of an observation before any contact. A body slower than 5e-5 m/s may sleep.
 const OBSERVATION_MARGIN: f64 = 1e-4;
 
 /// The policy that plays the episodes.

@@ -14,7 +14,7 @@ const ROUND: usize = 100;
 /// Number of steps at the start of a round in which the robot steers towards the target.
 const APPROACH: usize = 70;
 /// Number of steps after which all loose bodies that were not hit are at rest.
-const SETTLED: usize = 5;
+pub(crate) const SETTLED: usize = 15;
 /// Number of steps for which a random action is repeated.
 const HELD: usize = 10;
 

@@ -281,6 +281,7 @@ impl Env for TaskEnv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::SETTLED;
     use crate::{make, make_with};
 
     fn begun(id: &str) -> (TaskEnv, Vec<f64>) {
@@ -408,7 +409,7 @@ mod tests {
         ] {
             for (what, value) in [("NaN", f64::NAN), ("huge", 1e12)] {
                 let (mut env, mut obs) = begun_with(id, physics);
-                for _ in 0..5 {
+                for _ in 0..SETTLED {
                     env.step(&[0.0; 2], &mut obs).unwrap(); // after these steps bodies sleep
                 }
                 let World::Navigation(world) = &mut env.world else { panic!("{id} is a navigation task") };

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::objects::{Motion, Pose, numbers};
+use super::objects::{Motion, Pose, VASE_MOVES, numbers};
 use super::robots::Robot;
 use super::scene::Scene;
 
@@ -13,6 +13,11 @@ use super::scene::Scene;
 /// It is at least twice what a pile of all loose objects on top of the robot needs; a test checks that.
 /// MuJoCo's default would be more than 100 megabytes.
 pub(crate) const ARENA_MB: usize = 4;
+
+/// Speed in m/s below which a body may sleep with fast physics. MuJoCo compares each component of the velocity with it.
+/// A vase that falls asleep is therefore slower than √3/2 of the speed from which its motion has a cost. With MuJoCo's
+/// default of 1e-3, vases that still move would sleep.
+const SLEEP_SPEED: f64 = VASE_MOVES / 2.0;
 
 /// The model with its bodies at `poses`: first the robot, then the objects in the order of the scene.
 pub(crate) fn mjcf(robot: &Robot, scene: &Scene, poses: &[Pose]) -> String {
@@ -53,7 +58,7 @@ pub(crate) fn mjcf(robot: &Robot, scene: &Scene, poses: &[Pose]) -> String {
         r#"<mujoco>
   <compiler angle="radian"/>
   <size memory="{ARENA_MB}M"/>
-  <option timestep="{timestep}"/>
+  <option timestep="{timestep}" sleep_tolerance="{SLEEP_SPEED}"/>
   <default>{defaults}</default>
   <worldbody>
     <geom name="floor" type="plane" condim="6" size="{floor}" rgba="1 1 1 1"/>

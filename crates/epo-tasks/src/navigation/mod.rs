@@ -296,6 +296,7 @@ impl NavigationWorld {
 
 #[cfg(test)]
 mod tests {
+    use crate::script::SETTLED;
     use epo_core::{Purpose, Stream};
 
     use super::*;
@@ -381,7 +382,7 @@ mod tests {
             let mut terms = vec![0.0; world.cost_terms().len()];
             world.reset(0, &mut obs).unwrap();
             assert_eq!(world.stage.n_asleep(), 0, "{}: a body sleeps after a reset", task.id);
-            for _ in 0..5 {
+            for _ in 0..SETTLED {
                 world.step(&idle(task), &mut obs, &mut terms);
             }
             // Nothing moves, so every vase and the box sleep. The robot and the gremlins never sleep.
@@ -425,7 +426,7 @@ mod tests {
             let mut obs = vec![0.0; task.obs_len()];
             world.reset(1, &mut obs).unwrap();
             let mut terms = vec![0.0; world.cost_terms().len()];
-            for _ in 0..5 {
+            for _ in 0..SETTLED {
                 world.step(&idle(task), &mut obs, &mut terms);
             }
             let asleep = world.stage.n_asleep();

@@ -24,6 +24,7 @@ pub use hazard::Hazard;
 pub use pillar::Pillar;
 pub use push_box::PushBox;
 pub use sigwall::Sigwall;
+pub(crate) use vase::VASE_MOVES;
 pub use vase::Vase;
 
 use super::stage::Objects;

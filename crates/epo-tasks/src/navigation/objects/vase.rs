@@ -8,7 +8,7 @@
 use super::{Motion, Object, Objects, touched};
 
 /// Speed from which a vase counts as moving, in m/s.
-const MOVING: f64 = 1e-4;
+pub(crate) const VASE_MOVES: f64 = 1e-4;
 
 /// A light box (8 mg). Touching or moving it has a cost.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Object for Vase {
     fn cost(&self, vases: &Objects<'_>, terms: &mut [f64]) {
         let moves = |i| {
             let [x, y, z] = vases.velocity(i);
-            (x * x + y * y + z * z).sqrt() >= MOVING
+            (x * x + y * y + z * z).sqrt() >= VASE_MOVES
         };
         terms[0] = touched(vases);
         terms[1] = f64::from((0..vases.len()).any(moves));
