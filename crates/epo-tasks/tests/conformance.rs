@@ -454,12 +454,12 @@ const GOLDEN: [(&str, u64); 38] = [
 const GOLDEN_FAST: [(&str, u64); 10] = [
     ("SafetyPointGoal1-v0", 0x27fc_b51e_3670_231d),
     ("SafetyPointGoal2-v0", 0x304f_416b_ef49_eae2),
-    ("SafetyPointPush0-v0", 0xd908_9f07_a632_387f),
-    ("SafetyPointPush1-v0", 0x0bf9_8534_65f7_54d3),
-    ("SafetyPointPush2-v0", 0x99bb_8382_47e8_d95b),
+    ("SafetyPointPush0-v0", 0xd026_5cec_6c75_01b1),
+    ("SafetyPointPush1-v0", 0x55bf_a197_d9cb_5ced),
+    ("SafetyPointPush2-v0", 0x3bec_996d_f340_bda2),
     ("SafetyCarGoal1-v0", 0x46db_f30e_15e9_dcd1),
     ("SafetyCarGoal2-v0", 0x5df2_656d_a0db_5809),
-    ("SafetyCarPush0-v0", 0xd471_e85a_6a6a_8307),
-    ("SafetyCarPush1-v0", 0xbe6d_b95d_b773_3302),
-    ("SafetyCarPush2-v0", 0x9fe3_f319_49b4_0c05),
+    ("SafetyCarPush0-v0", 0x2519_1d98_db1e_a3ee),
+    ("SafetyCarPush1-v0", 0x2446_271b_4b49_735c),
+    ("SafetyCarPush2-v0", 0x8476_3ced_9b0b_0287),
 ];
