@@ -66,7 +66,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Err(EngineError::Unavailable(why)) = &outcomes {
         // later submissions avoid this node
         let bad = args.tasks.join("../bad-nodes");
-        let _ = std::fs::create_dir_all(&bad).and_then(|()| std::fs::write(bad.join(&node), why));
+        // renamed when complete: the program that waits for the tasks reads every file of the folder
+        let unfinished = args.tasks.join(format!("../bad-node-{}", std::process::id()));
+        let _ = std::fs::create_dir_all(&bad)
+            .and_then(|()| std::fs::write(&unfinished, why))
+            .and_then(|()| std::fs::rename(&unfinished, bad.join(&node)));
     }
     let outcomes = outcomes?;
     let count = |wanted: fn(&RunOutcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
