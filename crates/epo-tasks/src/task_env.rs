@@ -104,6 +104,15 @@ impl TaskEnv {
         self.physics
     }
 
+    /// Whether the simulation leaves out work that published physics does. If not, both physics are the same
+    /// simulation of this task.
+    pub fn saves_work(&self) -> bool {
+        match &self.world {
+            World::Navigation(w) => w.saves_work(),
+            World::Velocity(_) => false,
+        }
+    }
+
     /// Whether bodies at rest sleep: with fast physics, in tasks that have such bodies.
     pub fn sleeps(&self) -> bool {
         match &self.world {

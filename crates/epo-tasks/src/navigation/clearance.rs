@@ -29,15 +29,17 @@ struct Obstacle {
 }
 
 impl Clearance {
-    /// `None` if contacts must always be searched.
-    pub(super) fn new(sim: &Sim, robot: BodyId) -> Option<Self> {
+    /// `None` if contacts must always be searched. `sleeps` says whether bodies at rest sleep.
+    pub(super) fn new(sim: &Sim, robot: BodyId, sleeps: bool) -> Option<Self> {
         let own = sim.reach(robot).unwrap_or(0.0);
         let obstacle = |body| {
             let reach = sim.reach(body)? + own + SLACK;
             Some(Obstacle { body, fixed: sim.is_fixed(body), reach })
         };
         let others = (1..sim.n_bodies()).map(BodyId).filter(|body| *body != robot); // 0 is the floor
-        sim.glides(robot).then(|| Self { robot, obstacles: others.filter_map(obstacle).collect() })
+        let obstacles: Vec<Obstacle> = others.filter_map(obstacle).collect();
+        let possible = sim.glides(robot) && (sleeps || obstacles.iter().all(|o| o.fixed));
+        possible.then_some(Self { robot, obstacles })
     }
 
     /// Whether the next pass finds no contact that has a force. The last pass may have been made before the last
@@ -69,7 +71,7 @@ mod tests {
         ))
         .unwrap();
         sim.forward();
-        let clearance = Clearance::new(&sim, sim.body("robot").unwrap());
+        let clearance = Clearance::new(&sim, sim.body("robot").unwrap(), true);
         (sim, clearance)
     }
 
@@ -90,6 +92,15 @@ mod tests {
         ] {
             let (sim, clearance) = model(0.1, SLIDE, other);
             assert_eq!(clearance.unwrap().is_clear(&sim), clear, "{other}");
+        }
+    }
+
+    #[test]
+    fn without_sleep_a_body_that_can_move_is_never_out_of_the_way() {
+        for (other, possible) in [("<geom size='.1'/>", true), ("<freejoint/><geom size='.1'/>", false)] {
+            let (sim, _) = model(0.1, SLIDE, other);
+            let clearance = Clearance::new(&sim, sim.body("robot").unwrap(), false);
+            assert_eq!(clearance.is_some(), possible, "{other}");
         }
     }
 

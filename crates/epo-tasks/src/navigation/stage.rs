@@ -75,7 +75,7 @@ impl Stage {
         let sim = Sim::from_xml(&mjcf(task.robot, &task.scene, &poses))?;
         let clearance = match physics {
             Physics::Published => None,
-            Physics::Fast => Clearance::new(&sim, sim.body("agent")?),
+            Physics::Fast => Clearance::new(&sim, sim.body("agent")?, sleeps),
         };
         Self::with(sim, task, sleeps, clearance)
     }
@@ -148,6 +148,11 @@ impl Stage {
     /// The body of the robot.
     pub(crate) fn robot_body(&self) -> BodyId {
         self.bodies[0]
+    }
+
+    /// Whether it leaves out work that published physics does.
+    pub(super) fn saves_work(&self) -> bool {
+        self.sleeps || self.clearance.is_some()
     }
 
     /// Number of bodies that sleep.
