@@ -15,8 +15,9 @@
 //! until m is [`POWER`] standard errors of mean d. This rule depends on the spread of d but not on its mean, so it
 //! favours neither result.
 //!
-//! Where fast physics leaves out no work, as in Button2, both physics are the same simulation. The first [`PLAYED_TWICE`] episodes are played with both and must agree in every bit. Later ones are played once and
-//! count for both.
+//! Where fast physics leaves out no work, as in Button2, both physics are the same simulation. The first
+//! [`PLAYED_TWICE`] episodes are played with both and must agree in every bit. Later ones are played once and count for
+//! both.
 //!
 //! Return and cost must also pass a two-sample Kolmogorov–Smirnov test at 5 %. It is corrected by Holm's method for the
 //! number of such tests in the report. The pairs are correlated, which makes this test conservative.
